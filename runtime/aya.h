@@ -1,0 +1,170 @@
+/* libaya: asynchronous file operations without Python.
+ *
+ * A caller makes an aya_context for a thread, fills an aya_request by a generated constructor
+ * (aya_op_read_at(&request.op, ...)), starts it and is called back by aya_context_reap() in the same
+ * thread. Everything here is called from the context's thread unless a comment says otherwise.
+ * C returns >= 0 or -errno.
+ */
+#ifndef AYA_H
+#define AYA_H
+
+#include "aya_platform.h"
+#include "aya_ops.h"
+#include "aya_config.h"
+
+typedef struct aya_context aya_context;
+typedef struct aya_request aya_request;
+
+/* What a file is, as far as it decides how it can be used without waiting. */
+typedef enum aya_file_kind {
+    AYA_FILE_REGULAR,   /* positioned, never ready "later" */
+    AYA_FILE_POLLABLE,  /* pipes, FIFOs, terminals, sockets: reads and writes wait for readiness */
+    AYA_FILE_DEVICE,    /* other devices and special files: blocking calls in the pool */
+    AYA_FILE_DIRECTORY,
+} aya_file_kind;
+
+/* How a read is tried inline. */
+typedef enum aya_inline_mode {
+    AYA_INLINE_NEVER,   /* every call goes to a backend */
+    AYA_INLINE_NOWAIT,  /* the system has a call that gives EAGAIN instead of waiting */
+    AYA_INLINE_PLAIN,   /* the plain call never waits (a filesystem in memory) */
+} aya_inline_mode;
+
+/* A place in a circular list whose head is an aya_link too; alone it points at itself. */
+typedef struct aya_link {
+    struct aya_link *next, *prev;
+} aya_link;
+
+/* An open file. The caller owns it and keeps it while requests use it. */
+struct aya_file {
+    aya_handle handle;        /* the descriptor that callers know */
+    aya_handle io;            /* the one that operations use; differs where `handle` had to be reopened */
+    uint8_t kind;             /* aya_file_kind */
+    uint8_t inline_read;      /* aya_inline_mode */
+    bool local;               /* on a filesystem known not to wait for another machine or process */
+    bool direct;              /* opened past the page cache */
+    bool append;              /* every write goes to the end */
+    bool positioned;          /* offsets mean something */
+    bool written;             /* an operation that changes the file was started */
+    uint8_t lock;             /* guards what follows; aya_spin */
+    unsigned in_flight;       /* started and not done */
+    aya_link held;     /* requests that wait for a fence, in order */
+};
+
+/* How a request was served; recorded, so that a cancel follows it. */
+typedef enum aya_route {
+    AYA_ROUTE_INLINE,   /* finished in aya_try() */
+    AYA_ROUTE_BACKEND,  /* the context's own backend */
+    AYA_ROUTE_FALLBACK, /* its fallback: the pool */
+    AYA_ROUTE_POLL,     /* waited for readiness, then a call that does not wait */
+    AYA_ROUTE_ALONE,    /* a thread of its own (a FIFO's open) */
+    AYA_ROUTE_COUNT,
+} aya_route;
+
+/* Where a request stands. Only aya_request_move() in request.c changes it. */
+typedef enum aya_state {
+    AYA_STATE_IDLE,     /* entered by the constructor and after DONE was delivered; the caller's */
+    AYA_STATE_HELD,     /* in file->held: a fence is before it, or it is one; left when the file is free */
+    AYA_STATE_QUEUED,   /* in context->queued[]: left by a submit or a cancel */
+    AYA_STATE_IN_FLIGHT,/* the backend's; its memory is the kernel's or a worker's; left by a completion */
+    AYA_STATE_WAITING,  /* in context->waiting: watched for readiness; left by it or by a cancel */
+    AYA_STATE_POSTED,   /* in context->posted: finished elsewhere, or given to this context to start */
+    AYA_STATE_DONE,     /* `result` holds; done() is being called */
+} aya_state;
+
+struct aya_request {
+    aya_op op;
+    aya_link link;     /* in the one list that its state names */
+    aya_context *context;     /* that runs it; set by aya_start() */
+    /* Called once, in the context's thread, from aya_context_reap() and nowhere else; result is in
+     * op.result. The request may be freed or started again inside. */
+    void (*done)(aya_request *request);
+    /* Called where op.buf is full and more was asked for: replaces op.buf and op.buf_size by a larger
+     * buffer that starts with the first op.done bytes. 0 or -errno. NULL: no more is read. */
+    int (*grow)(aya_request *request);
+    int64_t posted_result;    /* what a worker got, until the context settles it */
+    void *backend_data;       /* the backend's, while IN_FLIGHT */
+    uint8_t state;            /* aya_state */
+    uint8_t route;            /* aya_route */
+    bool cancelled;           /* a cancel was asked for: nothing is retried any more */
+    bool abandoned;           /* nobody wants the result: a handle is closed instead of delivered */
+    bool force_async;         /* the kernel must not run it inside a submit */
+    bool counted;             /* stands in file->in_flight */
+};
+
+/* -- contexts ------------------------------------------------------------------------------------ */
+
+/* Makes a context for the calling thread by the first backend that works, in order of rank, or by the
+ * one that `config` names. -ENOTSUP where the named one does not work (aya_backend_reason says why). */
+int aya_context_create(const aya_config *config, aya_context **out);
+
+/* Cancels and reaps what is in flight (done() is called for each), then frees all. May be called from
+ * another thread once the context's own has stopped using it. */
+void aya_context_destroy(aya_context *context);
+
+#define AYA_DESCRIPTOR_MAX 3
+/* Descriptors to watch for readability; when one is, call aya_context_reap(). Returns how many. */
+int aya_context_descriptors(const aya_context *context, int descriptors[AYA_DESCRIPTOR_MAX]);
+
+/* Hands over what was started. Returns how many requests are still queued (a full ring), or -errno. */
+int aya_context_submit(aya_context *context);
+
+/* Whether something was started and not handed over. */
+bool aya_context_queued(const aya_context *context);
+
+/* Delivers finished requests; never waits. Returns how many done() calls it made. */
+int aya_context_reap(aya_context *context);
+
+/* Submits, then waits until something is finished or `timeout_ms` is over (-1: no limit), and reaps. */
+int aya_context_wait(aya_context *context, int timeout_ms);
+
+/* Requests that were started and are not done. */
+unsigned aya_context_pending(const aya_context *context);
+
+const char *aya_context_backend(const aya_context *context);
+/* Requests served by each route since the context was made, aya_route as index. */
+const uint64_t *aya_context_routes(const aya_context *context);
+
+/* -- requests ------------------------------------------------------------------------------------ */
+
+/* Tries to finish the operation without waiting. True: op.result holds (>= 0 or -errno), done() is not
+ * called. False: a part may be done already (op.done); aya_start() goes on from there. Any thread. */
+bool aya_try(aya_request *request);
+
+/* The largest single read that aya_try() copies; what is larger goes to a backend, off the loop. */
+#define AYA_INLINE_MOST ((size_t)1 << 20)
+
+/* Starts a request: it is queued, and handed over by the next aya_context_submit(). Its memory, the
+ * file's and the buffers' stay untouched until done(). */
+void aya_start(aya_context *context, aya_request *request);
+
+/* Asks for the request's end. done() comes in any case, with -ECANCELED or with what was done first. */
+void aya_cancel(aya_request *request);
+
+/* -- files --------------------------------------------------------------------------------------- */
+
+/* Fills `file` for an open descriptor; never waits. Returns 0, or -errno (-EBADF). Where the file's
+ * mount is not known yet the file is treated as one that may wait; an `open` or a `stat` that ran in a
+ * backend has learnt it. */
+int aya_file_init(aya_file *file, aya_handle handle);
+/* Whether aya_file_init() would know the mount; false: let a `stat` run in a backend first. */
+bool aya_file_known(aya_handle handle);
+/* Gives back what aya_file_init() took beside the handle itself. */
+void aya_file_release(aya_file *file);
+/* Closes without waiting where that is known not to wait: true when closed. */
+bool aya_file_close_inline(aya_file *file);
+/* The descriptor's own position; never waits. -ESPIPE where there is none. */
+int64_t aya_file_position(const aya_file *file);
+int aya_file_set_position(const aya_file *file, int64_t position);
+
+/* -- backends ------------------------------------------------------------------------------------ */
+
+/* Why a backend is not used: NULL when it works, else a sentence; kept from when it was tried. */
+const char *aya_backend_reason(const char *name);
+size_t aya_backend_count(void);
+const char *aya_backend_name(size_t index);
+
+/* Counts forks; a context or a stream made under another number belongs to the parent. */
+unsigned aya_fork_generation(void);
+
+#endif

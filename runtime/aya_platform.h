@@ -1,0 +1,59 @@
+/* What differs between systems in the types that everybody sees. No functions of its own. */
+#ifndef AYA_PLATFORM_H
+#define AYA_PLATFORM_H
+
+#if defined(__linux__) && !defined(_GNU_SOURCE)
+#error "build with -D_GNU_SOURCE"
+#endif
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(_WIN32)
+typedef void *aya_handle; /* a HANDLE */
+#define AYA_NO_HANDLE ((aya_handle)(intptr_t)-1)
+#else
+typedef int aya_handle; /* a descriptor */
+#define AYA_NO_HANDLE (-1)
+#endif
+
+/* What a `stat` is written to by the system; aya_stat_decode() reads it. */
+#if defined(__linux__)
+#include <fcntl.h>
+#include <sys/stat.h>
+typedef struct statx aya_stat_raw;
+#define AYA_STATX_MASK (STATX_BASIC_STATS | 0x1000u /* STATX_MNT_ID */)
+#define AYA_STATX_FLAGS AT_EMPTY_PATH
+#elif defined(_WIN32)
+typedef struct aya_stat_raw {
+    uint64_t size, inode, links, created, accessed, written, changed; /* FILETIME */
+    uint32_t attributes, volume;
+} aya_stat_raw;
+#else
+#include <sys/stat.h>
+typedef struct stat aya_stat_raw;
+#endif
+
+/* A system-neutral stat result; times in nanoseconds since 1970. */
+typedef struct aya_stat {
+    uint64_t inode, device, links, size, blocks, rdevice;
+    uint32_t mode, owner, group, block_size;
+    int64_t accessed_ns, modified_ns, changed_ns;
+} aya_stat;
+
+void aya_stat_decode(const aya_stat_raw *raw, aya_stat *out);
+
+typedef struct aya_file aya_file;
+
+/* One part of a read_many or write_many. */
+typedef struct aya_span {
+    int64_t offset;   /* bytes from the start of the file */
+    int64_t size;     /* bytes wanted; -1: to the end of the file */
+    void *buf;        /* where they go, or where they come from */
+    size_t buf_size;  /* room in buf */
+    int64_t result;   /* bytes moved, or -errno */
+} aya_span;
+
+#endif

@@ -1,0 +1,204 @@
+/* The runtime's inner seams: the context, the contract of a backend's hooks, and what the files of
+ * runtime/ call of each other. Not for callers of libaya.
+ *
+ * Threads: a context and its requests belong to one thread. Others touch only context->posted (under
+ * posted_lock), event_descriptor, and an aya_file's `lock`ed part.
+ */
+#ifndef AYA_INTERNAL_H
+#define AYA_INTERNAL_H
+
+#include "aya.h"
+
+#include <assert.h>
+
+/* -- lists ---------------------------------------------------------------------------------------- */
+
+static inline void
+aya_link_init(aya_link *link)
+{
+    link->next = link->prev = link;
+}
+
+static inline bool
+aya_link_empty(const aya_link *head)
+{
+    return head->next == head;
+}
+
+static inline void
+aya_link_append(aya_link *head, aya_link *link)
+{
+    link->prev = head->prev;
+    link->next = head;
+    head->prev->next = link;
+    head->prev = link;
+}
+
+static inline void
+aya_link_remove(aya_link *link)
+{
+    link->prev->next = link->next;
+    link->next->prev = link->prev;
+    aya_link_init(link);
+}
+
+/* Moves all of `from` behind what `to` has. */
+static inline void
+aya_link_append_all(aya_link *to, aya_link *from)
+{
+    if (aya_link_empty(from)) {
+        return;
+    }
+    from->next->prev = to->prev;
+    to->prev->next = from->next;
+    from->prev->next = to;
+    to->prev = from->prev;
+    aya_link_init(from);
+}
+
+static inline aya_request *
+aya_request_of(aya_link *link)
+{
+    return (aya_request *)((char *)link - offsetof(aya_request, link));
+}
+
+/* -- locks ---------------------------------------------------------------------------------------- */
+
+/* For a few instructions only; never held over a call that may wait. */
+static inline void
+aya_spin_lock(uint8_t *lock)
+{
+    while (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE)) {
+        while (__atomic_load_n(lock, __ATOMIC_RELAXED)) {
+        }
+    }
+}
+
+static inline void
+aya_spin_unlock(uint8_t *lock)
+{
+    __atomic_store_n(lock, 0, __ATOMIC_RELEASE);
+}
+
+/* -- backends ------------------------------------------------------------------------------------- */
+
+/* How a backend serves an operation; one entry an operation in aya_backend.rows. */
+typedef enum aya_row {
+    AYA_ROW_UNSUPPORTED, /* -ENOTSUP */
+    AYA_ROW_OWN,         /* by its own row */
+    AYA_ROW_ASKED,       /* by its own row where the running kernel has it: see asked() */
+    AYA_ROW_DIRECT,      /* by its own row for files opened past the page cache, else by the fallback */
+    AYA_ROW_VIA,         /* by the fallback */
+} aya_row;
+
+/* The handwritten half of a backend. All but `open` are called in the context's thread. */
+typedef struct aya_hooks {
+    /* Tries the backend for `context` and stores its state in *state. 0, or -errno when it cannot work
+     * here (then nothing is left behind); it may fail at any time, not just the first. */
+    int (*open)(aya_context *context, void **state);
+    /* Nothing of the context's is in flight any more. */
+    void (*close)(aya_context *context, void *state);
+    /* Hands over requests from the front of `queue` (state QUEUED), each moved to IN_FLIGHT by
+     * aya_request_launched() and off the queue. Leaves what does not fit. 0, or -errno when the backend
+     * has stopped working: the runtime then sends what is left in `queue` to the fallback. */
+    int (*submit)(aya_context *context, void *state, aya_link *queue);
+    /* Calls aya_request_finished() for each request that has ended; never waits. */
+    void (*reap)(aya_context *context, void *state);
+    /* Asks for the end of one IN_FLIGHT request; it ends later by reap, cancelled or not. */
+    void (*cancel)(aya_context *context, void *state, aya_request *request);
+} aya_hooks;
+
+/* A backend as its spec describes it; generated. */
+typedef struct aya_backend {
+    const char *name;
+    int rank;
+    const char *fallback;        /* NULL for the pool itself */
+    size_t transfer_limit;       /* most bytes of one transfer */
+    unsigned batch_limit;        /* most requests of one submission */
+    aya_hooks hooks;
+    uint8_t rows[AYA_OP_COUNT];  /* aya_row */
+    uint8_t opcodes[AYA_OP_COUNT]; /* of the rows that are AYA_ROW_ASKED, else 0 */
+} aya_backend;
+
+/* Backends of this build, in order of rank; generated. */
+extern const aya_backend *const aya_backends[];
+extern const size_t aya_backends_count;
+extern const aya_backend aya_backend_threads;
+
+/* Generated, one a form. */
+int64_t aya_threads_call(const aya_op *op);
+int64_t aya_probe(const aya_op *op);
+aya_verdict aya_settle(aya_op *op, int64_t result);
+
+/* -- contexts ------------------------------------------------------------------------------------- */
+
+enum { AYA_QUEUE_BACKEND, AYA_QUEUE_FALLBACK, AYA_QUEUE_COUNT };
+
+struct aya_context {
+    const aya_backend *backend;
+    void *state;                 /* backend's */
+    void *fallback_state;        /* the pool's; the same as `state` where the pool is the backend */
+    int backend_descriptor;      /* watched for the backend's own completions, or -1; set by its open */
+    int event_descriptor;        /* eventfd: something was posted */
+    int poll_descriptor;         /* epoll: a WAITING request's file is ready */
+    aya_config config;
+    aya_link queued[AYA_QUEUE_COUNT];
+    aya_link in_flight;          /* all that are IN_FLIGHT */
+    aya_link waiting;            /* all that are WAITING */
+    aya_link deferred;           /* POSTED by this thread itself: delivered by the next reap */
+    uint8_t posted_lock;         /* aya_spin */
+    aya_link posted;             /* POSTED by other threads */
+    unsigned pending;            /* started and not done */
+    unsigned depth;              /* nested reaps */
+    unsigned generation;         /* aya_fork_generation() when it was made */
+    uint64_t routes[AYA_ROUTE_COUNT];
+    uint64_t asked_known, asked_yes; /* bit an operation: the kernel was asked for an AYA_ROW_ASKED row */
+};
+
+/* -- request.c: the life cycle -------------------------------------------------------------------- */
+
+/* A backend took the request from its queue; `route` says which. */
+void aya_request_launched(aya_context *context, aya_request *request, aya_route route);
+/* One transfer of an IN_FLIGHT request has ended: settles it, goes on, or delivers. Context's thread. */
+void aya_request_finished(aya_context *context, aya_request *request, int64_t result);
+/* The same from any other thread: `result` is settled by the context's next reap. */
+void aya_request_post(aya_request *request, int64_t result);
+/* A posted request's result that asks for another route: the call would park a worker. */
+#define AYA_RESULT_ALONE INT64_C(-0x7fff0001)
+
+/* -- backend seams -------------------------------------------------------------------------------- */
+
+/* Whether the running kernel has the opcode of an AYA_ROW_ASKED row; io_uring. */
+bool aya_uring_asked(void *state, uint8_t opcode);
+
+/* -- poll.c: requests that wait for readiness ----------------------------------------------------- */
+
+/* Whether the descriptor can be watched at all; never waits. */
+bool aya_poll_possible(aya_handle handle);
+/* Watches request->op.file for what the operation needs; 0 or -errno. */
+int aya_poll_start(aya_context *context, aya_request *request);
+void aya_poll_stop(aya_context *context, aya_request *request);
+/* Calls aya_poll_ready() of request.c for each watched request whose file is ready. */
+void aya_poll_reap(aya_context *context);
+void aya_poll_ready(aya_context *context, aya_request *request);
+
+/* -- alone.c: calls that wait for another party, each on a thread of its own ---------------------- */
+
+int aya_alone_start(aya_context *context, aya_request *request);
+void aya_alone_cancel(aya_request *request);
+
+/* -- mounts.c: what is known of filesystems ------------------------------------------------------- */
+
+typedef struct aya_mount {
+    bool known;
+    bool local;               /* never waits for another machine or process */
+    uint8_t inline_read;      /* aya_inline_mode */
+} aya_mount;
+
+aya_mount aya_mount_find(uint64_t id);
+/* Looks the open file's filesystem up (may wait: worker threads only) and remembers it. */
+void aya_mount_learn(aya_handle handle);
+/* The filesystem of `id` refused NOWAIT. */
+void aya_mount_refuses_nowait(uint64_t id);
+
+#endif
