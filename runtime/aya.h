@@ -47,8 +47,9 @@ struct aya_file {
     bool positioned;          /* offsets mean something */
     bool written;             /* an operation that changes the file was started */
     uint8_t lock;             /* guards what follows; aya_spin */
-    unsigned in_flight;       /* started and not done */
-    aya_link held;     /* requests that wait for a fence, in order */
+    bool fenced;              /* a fence is in flight */
+    unsigned in_flight;       /* started, not held and not done */
+    aya_link held;            /* requests that wait for a fence, or are one, in order; by `shared` */
 };
 
 /* How a request was served; recorded, so that a cancel follows it. */
@@ -61,35 +62,40 @@ typedef enum aya_route {
     AYA_ROUTE_COUNT,
 } aya_route;
 
-/* Where a request stands. Only aya_request_move() in request.c changes it. */
+/* Where a request stands. Only move() in request.c changes it, in the context's thread; `link` is in the
+ * list that the state names. */
 typedef enum aya_state {
-    AYA_STATE_IDLE,     /* entered by the constructor and after DONE was delivered; the caller's */
-    AYA_STATE_HELD,     /* in file->held: a fence is before it, or it is one; left when the file is free */
-    AYA_STATE_QUEUED,   /* in context->queued[]: left by a submit or a cancel */
-    AYA_STATE_IN_FLIGHT,/* the backend's; its memory is the kernel's or a worker's; left by a completion */
-    AYA_STATE_WAITING,  /* in context->waiting: watched for readiness; left by it or by a cancel */
-    AYA_STATE_POSTED,   /* in context->posted: finished elsewhere, or given to this context to start */
-    AYA_STATE_DONE,     /* `result` holds; done() is being called */
+    AYA_STATE_IDLE,      /* the caller's: before aya_start() and from done() on */
+    AYA_STATE_HELD,      /* in context->held, `shared` in file->held: a fence is before it, or it is one;
+                            left when the file is free for it */
+    AYA_STATE_QUEUED,    /* in context->queued[]: left by a submit or a cancel */
+    AYA_STATE_IN_FLIGHT, /* in context->in_flight: its memory is the kernel's or a worker's; `shared` is
+                            the backend's, then in context->posted; left by a completion */
+    AYA_STATE_WAITING,   /* in context->waiting: watched for readiness; left by it or by a cancel */
+    AYA_STATE_DEFERRED,  /* in context->deferred: op.result holds; delivered by the next reap */
 } aya_state;
 
 struct aya_request {
     aya_op op;
-    aya_link link;     /* in the one list that its state names */
+    aya_link link;            /* a list of the context's, by `state` */
+    aya_link shared;          /* a list that others lock: file->held, a backend's, context->posted */
     aya_context *context;     /* that runs it; set by aya_start() */
-    /* Called once, in the context's thread, from aya_context_reap() and nowhere else; result is in
+    /* Called once, in the context's thread, from aya_context_reap() and nowhere else; the result is in
      * op.result. The request may be freed or started again inside. */
     void (*done)(aya_request *request);
-    /* Called where op.buf is full and more was asked for: replaces op.buf and op.buf_size by a larger
-     * buffer that starts with the first op.done bytes. 0 or -errno. NULL: no more is read. */
-    int (*grow)(aya_request *request);
-    int64_t posted_result;    /* what a worker got, until the context settles it */
+    /* Called where `op`'s buffer is full and more was asked for: replaces op->buf and op->buf_size by a
+     * larger buffer that starts with the first op->done bytes. `op` is the request's own, or that of part
+     * `index` of a group. 0 or -errno. NULL: no more is read. */
+    int (*grow)(aya_request *request, aya_op *op, size_t index);
+    int64_t posted_result;    /* what another thread got, until the context takes it */
     void *backend_data;       /* the backend's, while IN_FLIGHT */
     uint8_t state;            /* aya_state */
     uint8_t route;            /* aya_route */
     bool cancelled;           /* a cancel was asked for: nothing is retried any more */
     bool abandoned;           /* nobody wants the result: a handle is closed instead of delivered */
     bool force_async;         /* the kernel must not run it inside a submit */
-    bool counted;             /* stands in file->in_flight */
+    bool held;                /* `shared` is in file->held; under the file's lock */
+    bool settled;             /* posted_result is an aya_verdict of a settled operation */
 };
 
 /* -- contexts ------------------------------------------------------------------------------------ */
@@ -128,8 +134,9 @@ const uint64_t *aya_context_routes(const aya_context *context);
 /* -- requests ------------------------------------------------------------------------------------ */
 
 /* Tries to finish the operation without waiting. True: op.result holds (>= 0 or -errno), done() is not
- * called. False: a part may be done already (op.done); aya_start() goes on from there. Any thread. */
-bool aya_try(aya_request *request);
+ * called. False: a part may be done already (op.done); aya_start() goes on from there. `context` (or
+ * NULL) counts it. */
+bool aya_try(aya_context *context, aya_request *request);
 
 /* The largest single read that aya_try() copies; what is larger goes to a backend, off the loop. */
 #define AYA_INLINE_MOST ((size_t)1 << 20)

@@ -62,6 +62,12 @@ aya_request_of(aya_link *link)
     return (aya_request *)((char *)link - offsetof(aya_request, link));
 }
 
+static inline aya_request *
+aya_request_of_shared(aya_link *shared)
+{
+    return (aya_request *)((char *)shared - offsetof(aya_request, shared));
+}
+
 /* -- locks ---------------------------------------------------------------------------------------- */
 
 /* For a few instructions only; never held over a call that may wait. */
@@ -145,11 +151,12 @@ struct aya_context {
     aya_link queued[AYA_QUEUE_COUNT];
     aya_link in_flight;          /* all that are IN_FLIGHT */
     aya_link waiting;            /* all that are WAITING */
-    aya_link deferred;           /* POSTED by this thread itself: delivered by the next reap */
-    uint8_t posted_lock;         /* aya_spin */
-    aya_link posted;             /* POSTED by other threads */
+    aya_link held;               /* all that are HELD */
+    aya_link deferred;           /* all that are DEFERRED */
+    uint8_t posted_lock;         /* aya_spin: guards `posted` */
+    aya_link posted;             /* what other threads gave, by `shared` */
+    bool closing;                /* nothing is started any more */
     unsigned pending;            /* started and not done */
-    unsigned depth;              /* nested reaps */
     unsigned generation;         /* aya_fork_generation() when it was made */
     uint64_t routes[AYA_ROUTE_COUNT];
     uint64_t asked_known, asked_yes; /* bit an operation: the kernel was asked for an AYA_ROW_ASKED row */
@@ -157,14 +164,19 @@ struct aya_context {
 
 /* -- request.c: the life cycle -------------------------------------------------------------------- */
 
-/* A backend took the request from its queue; `route` says which. */
+/* A backend took the request (off its queue by `link`, which this function moves to in_flight);
+ * `route` says which. While IN_FLIGHT `shared` is the backend's. */
 void aya_request_launched(aya_context *context, aya_request *request, aya_route route);
 /* One transfer of an IN_FLIGHT request has ended: settles it, goes on, or delivers. Context's thread. */
 void aya_request_finished(aya_context *context, aya_request *request, int64_t result);
-/* The same from any other thread: `result` is settled by the context's next reap. */
+/* The same from any other thread: `result` is settled by the context's next reap. `shared` is given up. */
 void aya_request_post(aya_request *request, int64_t result);
-/* A posted request's result that asks for another route: the call would park a worker. */
+/* The same where the thread has called aya_settle() already and got `verdict`. */
+void aya_request_post_settled(aya_request *request, aya_verdict verdict);
+/* A posted result that asks for another route: the call would park a worker. */
 #define AYA_RESULT_ALONE INT64_C(-0x7fff0001)
+/* A posted request that is not finished but free to start: its fence has gone. */
+#define AYA_RESULT_START INT64_C(-0x7fff0002)
 
 /* -- backend seams -------------------------------------------------------------------------------- */
 
@@ -178,9 +190,10 @@ bool aya_poll_possible(aya_handle handle);
 /* Watches request->op.file for what the operation needs; 0 or -errno. */
 int aya_poll_start(aya_context *context, aya_request *request);
 void aya_poll_stop(aya_context *context, aya_request *request);
-/* Calls aya_poll_ready() of request.c for each watched request whose file is ready. */
+/* Calls aya_request_ready() for each watched request whose file is ready. */
 void aya_poll_reap(aya_context *context);
-void aya_poll_ready(aya_context *context, aya_request *request);
+/* A WAITING request's file is ready (and it is watched no more); request.c. */
+void aya_request_ready(aya_context *context, aya_request *request);
 
 /* -- alone.c: calls that wait for another party, each on a thread of its own ---------------------- */
 
