@@ -105,7 +105,7 @@ struct aya_request {
 int aya_context_create(const aya_config *config, aya_context **out);
 
 /* Cancels and reaps what is in flight (done() is called for each), then frees all. May be called from
- * another thread once the context's own has stopped using it. */
+ * another thread once the context's own has stopped using it. In a child of a fork it delivers nothing. */
 void aya_context_destroy(aya_context *context);
 
 #define AYA_DESCRIPTOR_MAX 3
@@ -128,6 +128,8 @@ int aya_context_wait(aya_context *context, int timeout_ms);
 unsigned aya_context_pending(const aya_context *context);
 
 const char *aya_context_backend(const aya_context *context);
+/* aya_fork_generation() at its creation: in a child of a fork it may only be destroyed. */
+unsigned aya_context_generation(const aya_context *context);
 /* Requests served by each route since the context was made, aya_route as index. */
 const uint64_t *aya_context_routes(const aya_context *context);
 

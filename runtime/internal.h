@@ -112,6 +112,8 @@ typedef struct aya_hooks {
     void (*reap)(aya_context *context, void *state);
     /* Asks for the end of one IN_FLIGHT request; it ends later by reap, cancelled or not. */
     void (*cancel)(aya_context *context, void *state, aya_request *request);
+    /* Whether the running kernel has an AYA_ROW_ASKED row's opcode; NULL where no row is asked. */
+    bool (*asked)(void *state, uint8_t opcode);
 } aya_hooks;
 
 /* A backend as its spec describes it; generated. */
@@ -177,11 +179,6 @@ void aya_request_post_settled(aya_request *request, aya_verdict verdict);
 #define AYA_RESULT_ALONE INT64_C(-0x7fff0001)
 /* A posted request that is not finished but free to start: its fence has gone. */
 #define AYA_RESULT_START INT64_C(-0x7fff0002)
-
-/* -- backend seams -------------------------------------------------------------------------------- */
-
-/* Whether the running kernel has the opcode of an AYA_ROW_ASKED row; io_uring. */
-bool aya_uring_asked(void *state, uint8_t opcode);
 
 /* -- poll.c: requests that wait for readiness ----------------------------------------------------- */
 

@@ -1,0 +1,377 @@
+/* Contexts: choosing a backend, handing requests over, reaping, waiting, and the end.
+ *
+ * Runs in the context's thread; aya_context_wake() in any. aya_context_wait() and
+ * aya_context_destroy() are the only functions here that wait.
+ */
+#include "group.h"
+
+#include <poll.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+/* What is not back by then (a device that does not answer) is left to the kernel, memory and all. */
+#define DESTROY_TIMEOUT_MS 10000
+
+#define BACKENDS_MOST 8
+static char reasons[BACKENDS_MOST][160];
+static uint8_t reasons_lock;
+
+/* -- why a backend is not used -------------------------------------------------------------------- */
+
+static const char *
+hint(int error)
+{
+    switch (error) {
+    case -EPERM:
+        return ": refused by a seccomp profile or by kernel.io_uring_disabled";
+    case -ENOSYS:
+        return ": the kernel has no such system call, or a seccomp profile hides it";
+    case -ENOMEM:
+        return ": the limit of locked memory (ulimit -l) or of memory";
+    case -EMFILE:
+        return ": the limit of open descriptors (ulimit -n)";
+    case -EAGAIN:
+        return ": a limit of the system is used up (fs.aio-max-nr)";
+    default:
+        return "";
+    }
+}
+
+static void
+keep_reason(size_t index, int error)
+{
+    aya_spin_lock(&reasons_lock);
+    if (error == 0) {
+        reasons[index][0] = '\0';
+    } else {
+        snprintf(reasons[index], sizeof(reasons[index]), "%s%s", strerror(-error), hint(error));
+    }
+    aya_spin_unlock(&reasons_lock);
+}
+
+static void
+keep_reason_of(const aya_backend *backend, int error)
+{
+    for (size_t i = 0; i < aya_backends_count && i < BACKENDS_MOST; i++) {
+        if (aya_backends[i] == backend) {
+            keep_reason(i, error);
+        }
+    }
+}
+
+size_t
+aya_backend_count(void)
+{
+    return aya_backends_count;
+}
+
+const char *
+aya_backend_name(size_t index)
+{
+    return aya_backends[index]->name;
+}
+
+const char *
+aya_backend_reason(const char *name)
+{
+    for (size_t i = 0; i < aya_backends_count; i++) {
+        if (strcmp(aya_backends[i]->name, name) == 0) {
+            return reasons[i][0] == '\0' ? NULL : reasons[i];
+        }
+    }
+    return "not part of this build";
+}
+
+/* -- creation ------------------------------------------------------------------------------------- */
+
+/* Tries one backend. Where it is not the pool, the pool is opened beside it as its fallback. */
+static int
+try_backend(aya_context *context, const aya_backend *backend)
+{
+    int error;
+
+    context->backend = backend;
+    context->backend_descriptor = -1;
+    error = backend->hooks.open(context, &context->state);
+    if (error < 0) {
+        return error;
+    }
+    if (backend->fallback == NULL) {
+        context->fallback_state = context->state;
+        return 0;
+    }
+    error = aya_backend_threads.hooks.open(context, &context->fallback_state);
+    if (error < 0) {
+        backend->hooks.close(context, context->state);
+    }
+    return error;
+}
+
+static int
+choose_backend(aya_context *context)
+{
+    const char *wanted = aya_config_backend_name(&context->config);
+    int error = -ENOTSUP;
+
+    for (size_t i = 0; i < aya_backends_count && i < BACKENDS_MOST; i++) {
+        if (wanted != NULL && strcmp(wanted, aya_backends[i]->name) != 0) {
+            continue;
+        }
+        error = try_backend(context, aya_backends[i]);
+        keep_reason(i, error);
+        if (error == 0) {
+            return 0;
+        }
+    }
+    return error;
+}
+
+static void
+close_descriptors(aya_context *context)
+{
+    if (context->event_descriptor >= 0) {
+        close(context->event_descriptor);
+    }
+    if (context->poll_descriptor >= 0) {
+        close(context->poll_descriptor);
+    }
+}
+
+int
+aya_context_create(const aya_config *config, aya_context **out)
+{
+    aya_context *context = calloc(1, sizeof(*context));
+    int error;
+
+    if (context == NULL) {
+        return -ENOMEM;
+    }
+    context->config = config == NULL ? aya_config_defaults : *config;
+    context->generation = aya_fork_generation();
+    aya_link *lists[] = {&context->queued[0], &context->queued[1], &context->in_flight,
+                         &context->waiting, &context->held, &context->deferred, &context->posted};
+    for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
+        aya_link_init(lists[i]);
+    }
+    context->event_descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    context->poll_descriptor = epoll_create1(EPOLL_CLOEXEC);
+    if (context->event_descriptor < 0 || context->poll_descriptor < 0) {
+        error = -errno;
+    } else {
+        error = choose_backend(context);
+    }
+    if (error < 0) {
+        close_descriptors(context);
+        free(context);
+        return error;
+    }
+    *out = context;
+    return 0;
+}
+
+int
+aya_context_descriptors(const aya_context *context, int descriptors[AYA_DESCRIPTOR_MAX])
+{
+    int count = 0;
+
+    descriptors[count++] = context->event_descriptor;
+    descriptors[count++] = context->poll_descriptor;
+    if (context->backend_descriptor >= 0) {
+        descriptors[count++] = context->backend_descriptor;
+    }
+    return count;
+}
+
+const char *
+aya_context_backend(const aya_context *context)
+{
+    return context->backend->name;
+}
+
+const uint64_t *
+aya_context_routes(const aya_context *context)
+{
+    return context->routes;
+}
+
+unsigned
+aya_context_pending(const aya_context *context)
+{
+    return context->pending;
+}
+
+unsigned
+aya_context_generation(const aya_context *context)
+{
+    return context->generation;
+}
+
+/* -- submit and reap ------------------------------------------------------------------------------ */
+
+bool
+aya_context_queued(const aya_context *context)
+{
+    return !aya_link_empty(&context->queued[AYA_QUEUE_BACKEND])
+           || !aya_link_empty(&context->queued[AYA_QUEUE_FALLBACK]);
+}
+
+int
+aya_context_submit(aya_context *context)
+{
+    aya_link *own = &context->queued[AYA_QUEUE_BACKEND];
+    aya_link *other = &context->queued[AYA_QUEUE_FALLBACK];
+
+    if (!aya_link_empty(own)) {
+        int error = context->backend->hooks.submit(context, context->state, own);
+        if (error < 0) {
+            if (context->backend->fallback == NULL) {
+                return error;
+            }
+            /* Rights can be withdrawn from a running process: go on with the pool. */
+            keep_reason_of(context->backend, error);
+            aya_link_append_all(other, own);
+        }
+    }
+    if (!aya_link_empty(other)) {
+        int error = aya_backend_threads.hooks.submit(context, context->fallback_state, other);
+        if (error < 0) {
+            return error;
+        }
+    }
+    return aya_context_queued(context) ? 1 : 0;
+}
+
+void
+aya_context_wake(aya_context *context)
+{
+    uint64_t one = 1;
+    ssize_t written = write(context->event_descriptor, &one, sizeof(one));
+
+    (void)written; /* EAGAIN: it is readable already */
+}
+
+int
+aya_context_reap(aya_context *context)
+{
+    uint64_t before = 0, after = 0, count;
+    ssize_t got;
+
+    for (int i = 0; i < AYA_ROUTE_COUNT; i++) {
+        before += context->routes[i];
+    }
+    got = read(context->event_descriptor, &count, sizeof(count));
+    (void)got; /* EAGAIN: another descriptor was ready */
+    aya_requests_take_posted(context);
+    context->backend->hooks.reap(context, context->state);
+    if (context->state != context->fallback_state) {
+        aya_backend_threads.hooks.reap(context, context->fallback_state);
+    }
+    if (!aya_link_empty(&context->waiting)) {
+        aya_poll_reap(context);
+    }
+    aya_requests_take_deferred(context);
+    if (aya_context_queued(context)) {
+        aya_context_submit(context);
+    }
+    for (int i = 0; i < AYA_ROUTE_COUNT; i++) {
+        after += context->routes[i];
+    }
+    return (int)(after - before);
+}
+
+static int
+wait_descriptors(aya_context *context, int timeout_ms)
+{
+    int descriptors[AYA_DESCRIPTOR_MAX];
+    struct pollfd watched[AYA_DESCRIPTOR_MAX];
+    int count = aya_context_descriptors(context, descriptors);
+
+    for (int i = 0; i < count; i++) {
+        watched[i] = (struct pollfd){.fd = descriptors[i], .events = POLLIN};
+    }
+    return poll(watched, (nfds_t)count, timeout_ms);
+}
+
+static int64_t
+now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+int
+aya_context_wait(aya_context *context, int timeout_ms)
+{
+    int64_t end = now_ms() + timeout_ms;
+
+    for (;;) {
+        int error = aya_context_submit(context);
+        if (error < 0) {
+            return error;
+        }
+        int done = aya_context_reap(context);
+        if (done != 0 || context->pending == 0 || timeout_ms == 0) {
+            return done;
+        }
+        int64_t left = timeout_ms < 0 ? -1 : end - now_ms();
+        if (timeout_ms > 0 && left <= 0) {
+            return 0;
+        }
+        if (wait_descriptors(context, (int)left) < 0 && errno != EINTR) {
+            return -errno;
+        }
+    }
+}
+
+/* -- the end -------------------------------------------------------------------------------------- */
+
+static void
+cancel_all(aya_link *list)
+{
+    /* A cancel moves the request to another list or leaves it where it is: so step first. */
+    for (aya_link *link = list->next, *next; link != list; link = next) {
+        next = link->next;
+        aya_cancel(aya_request_of(link));
+    }
+}
+
+/* In a child of a fork the parent's requests are the parent's: nothing is waited for or delivered. */
+static bool
+drain(aya_context *context)
+{
+    int64_t end = now_ms() + DESTROY_TIMEOUT_MS;
+
+    while (context->pending > 0) {
+        cancel_all(&context->held);
+        for (int i = 0; i < AYA_QUEUE_COUNT; i++) {
+            cancel_all(&context->queued[i]);
+        }
+        cancel_all(&context->waiting);
+        cancel_all(&context->in_flight);
+        if (now_ms() > end || aya_context_wait(context, 100) < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
+void
+aya_context_destroy(aya_context *context)
+{
+    if (context->generation == aya_fork_generation() && !drain(context)) {
+        return;
+    }
+    if (context->state != context->fallback_state) {
+        aya_backend_threads.hooks.close(context, context->fallback_state);
+    }
+    context->backend->hooks.close(context, context->state);
+    close_descriptors(context);
+    free(context);
+}
