@@ -1,0 +1,105 @@
+/* A buffered byte stream over an aya_file: one position, a read window, write-behind.
+ *
+ * One command uses a stream at a time; the caller queues them. A call that cannot finish without waiting
+ * returns AYA_PENDING: the caller repeats the same call after stream->wake() was called, and the call
+ * goes on where it stopped. All else is >= 0 or -errno. All calls come from the thread of
+ * stream->context, which the caller sets before each command.
+ */
+#ifndef AYA_STREAM_H
+#define AYA_STREAM_H
+
+#include "aya.h"
+
+#define AYA_PENDING INT64_C(-0x7fff0010)
+
+/* Bytes of a buffer that are still to be used: data[begin..end). */
+typedef struct aya_run {
+    char *data;
+    size_t begin, end, room;
+} aya_run;
+
+typedef enum aya_front {
+    AYA_FRONT_IDLE,
+    AYA_FRONT_BUSY,   /* stream->front is started */
+    AYA_FRONT_READY,  /* it has ended; the repeated call takes front.op.result */
+} aya_front;
+
+typedef struct aya_stream aya_stream;
+struct aya_stream {
+    aya_file file;
+    aya_context *context;
+    void (*wake)(aya_stream *stream);
+    size_t buffer_size;       /* of the window; 0: unbuffered */
+    bool owns_handle;         /* close() closes it */
+    int64_t position;         /* of the next byte that a command reads or writes; logical */
+    aya_run window;           /* bytes read and not used; window.begin is at `position`; what lies before
+                                 begin was used and may be gone back to */
+    aya_run gather;           /* bytes accepted and not handed to the system; they end at `position` */
+    aya_run behind;           /* bytes being written, or whose write failed; before `gather` */
+    int64_t behind_at;        /* offset of behind.begin, where offsets mean something */
+    int64_t own_position;     /* where the descriptor's own position is; -1: not known */
+    aya_request front;        /* of the command under way */
+    aya_request back;         /* writes `behind` */
+    uint8_t front_state;      /* aya_front */
+    uint8_t front_use;        /* which call it belongs to */
+    bool back_busy;           /* `back` is started */
+    int back_error;           /* why the last write of `behind` failed and nobody was told, or 0 */
+    unsigned generation;      /* aya_fork_generation() of what is buffered and in flight */
+};
+
+/* `stream` is zeroed; its file is filled by aya_file_init(). Position: the descriptor's own. */
+void aya_stream_init(aya_stream *stream, size_t buffer_size, bool owns_handle);
+/* Frees the buffers; nothing is in flight. */
+void aya_stream_release(aya_stream *stream);
+
+/* Whether bytes were accepted that the system does not have yet. */
+bool aya_stream_dirty(const aya_stream *stream);
+
+/* Fills an empty window by one block: how many bytes it has now; 0 at end of file. Returns at once what
+ * a window that is not empty holds. */
+int64_t aya_stream_fill(aya_stream *stream);
+static inline size_t
+aya_stream_window(const aya_stream *stream, const char **data)
+{
+    *data = stream->window.data + stream->window.begin;
+    return stream->window.end - stream->window.begin;
+}
+void aya_stream_consume(aya_stream *stream, size_t size);
+
+/* Reads some bytes into buf: from the window, else by one transfer (large ones without the window). 0 at
+ * end of file. buf must stay until the call has ended (front_state IDLE). */
+int64_t aya_stream_read(aya_stream *stream, void *buf, size_t size);
+
+/* Takes back what was read last: `size` bytes before the position, which are `data`. 0 or -errno. */
+int aya_stream_unread(aya_stream *stream, const void *data, size_t size);
+
+/* Accepts data[*done..size); *done tells how far it came. 0 when all is accepted. Data stays the caller's
+ * until the call has ended. */
+int64_t aya_stream_write(aya_stream *stream, const void *data, size_t size, size_t *done);
+
+/* Hands all accepted bytes to the system. On an error they stay, and the next call tries again. */
+int64_t aya_stream_drain(aya_stream *stream);
+/* Drains, and sets the descriptor's own position to the stream's. */
+int64_t aya_stream_flush(aya_stream *stream);
+
+/* whence as in lseek(); the new position. */
+int64_t aya_stream_seek(aya_stream *stream, int64_t offset, int whence);
+/* The position; drains nothing. -ESPIPE where there is none. */
+int64_t aya_stream_tell(aya_stream *stream);
+int64_t aya_stream_truncate(aya_stream *stream, int64_t size);
+/* Drains and closes (the handle only if owned). The handle is given back in any case; the drain's error
+ * is returned when that is done. */
+int64_t aya_stream_close(aya_stream *stream);
+
+/* Ends the command under way early: cancels what is in flight. wake() comes when it has ended. */
+void aya_stream_cancel(aya_stream *stream);
+/* The command under way was given up and nothing of it is in flight: forgets its result. */
+void aya_stream_forget(aya_stream *stream);
+
+/* Drops what the window holds from `offset` on for `size` bytes (a positioned write went there). */
+void aya_stream_drop(aya_stream *stream);
+
+/* For an end without a loop: writes out what was accepted by blocking calls. 0 or -errno. */
+int aya_stream_drain_blocking(aya_stream *stream);
+
+#endif
