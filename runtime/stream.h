@@ -38,6 +38,10 @@ struct aya_stream {
     aya_run behind;           /* bytes being written, or whose write failed; before `gather` */
     int64_t behind_at;        /* offset of behind.begin, where offsets mean something */
     int64_t own_position;     /* where the descriptor's own position is; -1: not known */
+    aya_stat_raw *stat;       /* of a seek from the end, while it is under way */
+    int64_t close_error;      /* of the drain before the close */
+    bool close_drained;
+    bool appended;            /* the system moved the descriptor's position by an append */
     aya_request front;        /* of the command under way */
     aya_request back;         /* writes `behind` */
     uint8_t front_state;      /* aya_front */
@@ -58,6 +62,8 @@ bool aya_stream_dirty(const aya_stream *stream);
 /* Fills an empty window by one block: how many bytes it has now; 0 at end of file. Returns at once what
  * a window that is not empty holds. */
 int64_t aya_stream_fill(aya_stream *stream);
+/* The same, by at most `most` bytes. */
+int64_t aya_stream_fill_most(aya_stream *stream, size_t most);
 static inline size_t
 aya_stream_window(const aya_stream *stream, const char **data)
 {
@@ -96,8 +102,10 @@ void aya_stream_cancel(aya_stream *stream);
 /* The command under way was given up and nothing of it is in flight: forgets its result. */
 void aya_stream_forget(aya_stream *stream);
 
-/* Drops what the window holds from `offset` on for `size` bytes (a positioned write went there). */
+/* Drops what the window holds, where it can be read again. */
 void aya_stream_drop(aya_stream *stream);
+/* In a child of a fork: what was buffered or in flight is the parent's. */
+void aya_stream_after_fork(aya_stream *stream);
 
 /* For an end without a loop: writes out what was accepted by blocking calls. 0 or -errno. */
 int aya_stream_drain_blocking(aya_stream *stream);

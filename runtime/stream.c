@@ -1,0 +1,670 @@
+/* A buffered byte stream over an aya_file; see stream.h. No Python, no waiting, no locks: the caller
+ * lets one command at a time in. Two requests are all it needs: `front` of the command under way and
+ * `back`, which writes out what was accepted while the command's caller goes on.
+ */
+#include "stream.h"
+#include "internal.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A block of an unbuffered stream that must look ahead (a line). */
+#define SMALL_BLOCK 8192
+
+enum { FRONT_FILL, FRONT_READ, FRONT_WRITE, FRONT_STAT, FRONT_TRUNCATE, FRONT_CLOSE };
+
+/* -- runs ------------------------------------------------------------------------------------------ */
+
+static size_t
+run_length(const aya_run *run)
+{
+    return run->end - run->begin;
+}
+
+static int
+run_reserve(aya_run *run, size_t room)
+{
+    if (run->room >= room) {
+        return 0;
+    }
+    char *data = realloc(run->data, room);
+    if (data == NULL) {
+        return -ENOMEM;
+    }
+    run->data = data;
+    run->room = room;
+    return 0;
+}
+
+static void
+run_clear(aya_run *run)
+{
+    run->begin = run->end = 0;
+}
+
+static void
+run_free(aya_run *run)
+{
+    free(run->data);
+    *run = (aya_run){0};
+}
+
+/* -- life ------------------------------------------------------------------------------------------ */
+
+void
+aya_stream_init(aya_stream *stream, size_t buffer_size, bool owns_handle)
+{
+    stream->buffer_size = buffer_size;
+    stream->owns_handle = owns_handle;
+    stream->generation = aya_fork_generation();
+    stream->own_position = -1;
+    if (stream->file.positioned) {
+        int64_t position = aya_file_position(&stream->file);
+        stream->own_position = position;
+        stream->position = position < 0 ? 0 : position;
+    }
+}
+
+void
+aya_stream_release(aya_stream *stream)
+{
+    run_free(&stream->window);
+    run_free(&stream->gather);
+    run_free(&stream->behind);
+    free(stream->stat);
+    stream->stat = NULL;
+}
+
+void
+aya_stream_after_fork(aya_stream *stream)
+{
+    stream->generation = aya_fork_generation();
+    run_clear(&stream->gather);
+    run_clear(&stream->behind);
+    stream->back_busy = false;
+    stream->back_error = 0;
+    stream->front_state = AYA_FRONT_IDLE;
+    stream->front.state = stream->back.state = AYA_STATE_IDLE;
+    stream->file.in_flight = 0;
+    stream->file.fenced = false;
+    aya_link_init(&stream->file.held);
+}
+
+bool
+aya_stream_dirty(const aya_stream *stream)
+{
+    return stream->back_busy || run_length(&stream->behind) > 0 || run_length(&stream->gather) > 0;
+}
+
+/* -- front ----------------------------------------------------------------------------------------- */
+
+static void
+front_done(aya_request *request)
+{
+    aya_stream *stream = (aya_stream *)((char *)request - offsetof(aya_stream, front));
+
+    stream->front_state = AYA_FRONT_READY;
+    stream->wake(stream);
+}
+
+/* Runs stream->front.op for one call: its result, or AYA_PENDING. */
+static int64_t
+front_run(aya_stream *stream, uint8_t use)
+{
+    if (aya_try(stream->context, &stream->front)) {
+        return stream->front.op.result;
+    }
+    stream->front.done = front_done;
+    stream->front_use = use;
+    stream->front_state = AYA_FRONT_BUSY;
+    aya_start(stream->context, &stream->front);
+    return AYA_PENDING;
+}
+
+/* Whether the call that uses the front for `use` has a result to take. */
+static bool
+front_take(aya_stream *stream, uint8_t use, int64_t *result)
+{
+    if (stream->front_state != AYA_FRONT_READY || stream->front_use != use) {
+        return false;
+    }
+    stream->front_state = AYA_FRONT_IDLE;
+    *result = stream->front.op.result;
+    return true;
+}
+
+void
+aya_stream_cancel(aya_stream *stream)
+{
+    if (stream->front_state == AYA_FRONT_BUSY) {
+        aya_cancel(&stream->front);
+    }
+}
+
+/* Puts what a fill got into the window. */
+static void
+window_filled(aya_stream *stream, int64_t result)
+{
+    stream->window.begin = 0;
+    stream->window.end = result > 0 ? (size_t)result : 0;
+}
+
+void
+aya_stream_forget(aya_stream *stream)
+{
+    if (stream->front_state != AYA_FRONT_READY) {
+        return;
+    }
+    stream->front_state = AYA_FRONT_IDLE;
+    if (stream->front_use == FRONT_FILL) {
+        window_filled(stream, stream->front.op.result);
+    }
+}
+
+/* -- writing --------------------------------------------------------------------------------------- */
+
+static void
+set_write(aya_stream *stream, aya_op *op, int64_t at, const void *data, size_t size)
+{
+    if (stream->file.positioned && !stream->file.append) {
+        aya_op_write_at(op, &stream->file, at, data, size);
+    } else {
+        stream->appended = true;
+        aya_op_write(op, &stream->file, data, size);
+    }
+}
+
+static void
+back_ended(aya_stream *stream)
+{
+    const aya_op *op = &stream->back.op;
+    size_t moved = op->result < 0 ? (size_t)op->done : run_length(&stream->behind);
+
+    stream->back_busy = false;
+    stream->behind.begin += moved;
+    stream->behind_at += (int64_t)moved;
+    if (op->result >= 0) {
+        run_clear(&stream->behind);
+    } else if (op->result != -ECANCELED) {
+        stream->back_error = (int)op->result;
+    }
+}
+
+static void
+back_done(aya_request *request)
+{
+    aya_stream *stream = (aya_stream *)((char *)request - offsetof(aya_stream, back));
+
+    back_ended(stream);
+    stream->wake(stream);
+}
+
+/* Writes `behind`, which is not empty. */
+static void
+back_run(aya_stream *stream)
+{
+    aya_run *run = &stream->behind;
+
+    set_write(stream, &stream->back.op, stream->behind_at, run->data + run->begin, run_length(run));
+    stream->back_busy = true;
+    if (aya_try(stream->context, &stream->back)) {
+        back_ended(stream);
+        return;
+    }
+    stream->back.done = back_done;
+    aya_start(stream->context, &stream->back);
+}
+
+/* Makes what was gathered the run to be written; `behind` is empty. */
+static void
+hand_over_gathered(aya_stream *stream)
+{
+    aya_run empty = stream->behind;
+
+    stream->behind = stream->gather;
+    stream->gather = empty;
+    run_clear(&stream->gather);
+    stream->behind_at = stream->position - (int64_t)run_length(&stream->behind);
+}
+
+static int
+take_back_error(aya_stream *stream)
+{
+    int error = stream->back_error;
+
+    stream->back_error = 0;
+    return error;
+}
+
+int64_t
+aya_stream_drain(aya_stream *stream)
+{
+    while (aya_stream_dirty(stream)) {
+        if (stream->back_busy) {
+            return AYA_PENDING;
+        }
+        if (stream->back_error != 0) {
+            return take_back_error(stream);
+        }
+        if (run_length(&stream->behind) == 0) {
+            hand_over_gathered(stream);
+        }
+        back_run(stream);
+    }
+    if (stream->appended && stream->file.positioned) {
+        stream->appended = false;
+        stream->own_position = aya_file_position(&stream->file);
+        stream->position = stream->own_position;
+    }
+    return 0;
+}
+
+static void
+sync_own_position(aya_stream *stream)
+{
+    if (stream->file.positioned && stream->own_position != stream->position
+        && aya_file_set_position(&stream->file, stream->position) == 0) {
+        stream->own_position = stream->position;
+    }
+}
+
+int64_t
+aya_stream_flush(aya_stream *stream)
+{
+    int64_t result = aya_stream_drain(stream);
+
+    if (result == 0) {
+        sync_own_position(stream);
+    }
+    return result;
+}
+
+/* What is as large as the buffer is written from where it lies. */
+static bool
+writes_directly(const aya_stream *stream, size_t size)
+{
+    return size >= stream->buffer_size && !aya_stream_dirty(stream);
+}
+
+static int64_t
+write_directly(aya_stream *stream, const char *data, size_t size)
+{
+    set_write(stream, &stream->front.op, stream->position, data, size);
+    return front_run(stream, FRONT_WRITE);
+}
+
+static int
+gather(aya_stream *stream, const char *data, size_t size, size_t *done)
+{
+    aya_run *run = &stream->gather;
+    size_t count = size - *done;
+
+    if (run_reserve(run, stream->buffer_size) < 0) {
+        return -ENOMEM;
+    }
+    if (count > run->room - run->end) {
+        count = run->room - run->end;
+    }
+    memcpy(run->data + run->end, data + *done, count);
+    run->end += count;
+    stream->position += (int64_t)count;
+    *done += count;
+    return 0;
+}
+
+int64_t
+aya_stream_write(aya_stream *stream, const void *data, size_t size, size_t *done)
+{
+    int64_t result;
+
+    aya_stream_drop(stream);
+    while (*done < size) {
+        if (front_take(stream, FRONT_WRITE, &result)
+            || (writes_directly(stream, size - *done)
+                && (result = write_directly(stream, (const char *)data + *done, size - *done),
+                    true))) {
+            if (result == AYA_PENDING) {
+                return result;
+            }
+            size_t moved = (size_t)(result < 0 ? stream->front.op.done : result);
+            *done += moved;
+            stream->position += (int64_t)moved;
+            if (result < 0) {
+                return result;
+            }
+            continue;
+        }
+        if (stream->front_state == AYA_FRONT_BUSY) {
+            return AYA_PENDING;
+        }
+        if (stream->back_error != 0) {
+            return take_back_error(stream);
+        }
+        if (stream->buffer_size == 0 || stream->gather.end == stream->buffer_size) {
+            /* Both runs are full (or none may be used): wait for the one that is being written. */
+            if (stream->back_busy) {
+                return AYA_PENDING;
+            }
+            if (run_length(&stream->behind) == 0) {
+                hand_over_gathered(stream);
+            }
+            back_run(stream);
+            continue;
+        }
+        int error = gather(stream, data, size, done);
+        if (error < 0) {
+            return error;
+        }
+    }
+    if (stream->buffer_size == 0) {
+        return aya_stream_flush(stream);
+    }
+    if (stream->gather.end == stream->buffer_size && !stream->back_busy
+        && run_length(&stream->behind) == 0) {
+        hand_over_gathered(stream);
+        back_run(stream);
+    }
+    return 0;
+}
+
+int
+aya_stream_drain_blocking(aya_stream *stream)
+{
+    while (!stream->back_busy && aya_stream_dirty(stream)) {
+        aya_op *op = &stream->back.op;
+        if (run_length(&stream->behind) == 0) {
+            hand_over_gathered(stream);
+        }
+        aya_run *run = &stream->behind;
+        set_write(stream, op, stream->behind_at, run->data + run->begin, run_length(run));
+        while (aya_settle(op, aya_threads_call(op)) != AYA_VERDICT_DONE) {
+        }
+        back_ended(stream);
+        if (stream->back_error != 0) {
+            return take_back_error(stream);
+        }
+    }
+    return 0;
+}
+
+/* -- reading --------------------------------------------------------------------------------------- */
+
+void
+aya_stream_drop(aya_stream *stream)
+{
+    if (stream->file.positioned) {
+        run_clear(&stream->window);
+    }
+}
+
+void
+aya_stream_consume(aya_stream *stream, size_t size)
+{
+    assert(size <= run_length(&stream->window));
+    stream->window.begin += size;
+    stream->position += (int64_t)size;
+}
+
+static void
+set_read(aya_stream *stream, void *buf, size_t size)
+{
+    if (stream->file.positioned) {
+        aya_op_read_at(&stream->front.op, &stream->file, stream->position, (int64_t)size, buf, size);
+    } else {
+        aya_op_read(&stream->front.op, &stream->file, (int64_t)size, buf, size);
+    }
+    stream->front.grow = NULL;
+}
+
+int64_t
+aya_stream_fill_most(aya_stream *stream, size_t most)
+{
+    int64_t result;
+
+    if (!front_take(stream, FRONT_FILL, &result)) {
+        if (stream->front_state == AYA_FRONT_BUSY) {
+            return AYA_PENDING;
+        }
+        if (run_length(&stream->window) > 0) {
+            return (int64_t)run_length(&stream->window);
+        }
+        result = aya_stream_drain(stream);
+        if (result < 0) {
+            return result;
+        }
+        run_clear(&stream->window);
+        if (run_reserve(&stream->window, most) < 0) {
+            return -ENOMEM;
+        }
+        set_read(stream, stream->window.data, most);
+        result = front_run(stream, FRONT_FILL);
+        if (result == AYA_PENDING) {
+            return result;
+        }
+    }
+    window_filled(stream, result);
+    return result;
+}
+
+int64_t
+aya_stream_fill(aya_stream *stream)
+{
+    return aya_stream_fill_most(stream, stream->buffer_size > 0 ? stream->buffer_size : SMALL_BLOCK);
+}
+
+static int64_t
+take_window(aya_stream *stream, void *buf, size_t size)
+{
+    size_t count = run_length(&stream->window);
+
+    if (count > size) {
+        count = size;
+    }
+    memcpy(buf, stream->window.data + stream->window.begin, count);
+    aya_stream_consume(stream, count);
+    return (int64_t)count;
+}
+
+int64_t
+aya_stream_read(aya_stream *stream, void *buf, size_t size)
+{
+    int64_t result;
+
+    if (front_take(stream, FRONT_READ, &result)) {
+        stream->position += result > 0 ? result : 0;
+        return result;
+    }
+    if (stream->front_state == AYA_FRONT_BUSY) {
+        return AYA_PENDING;
+    }
+    if (run_length(&stream->window) > 0 && stream->front_state == AYA_FRONT_IDLE) {
+        return take_window(stream, buf, size);
+    }
+    if (!stream->file.positioned) {
+        /* Through the window always: what a cancelled read has taken from a pipe must not be lost. */
+        size_t most = stream->buffer_size > 0 ? stream->buffer_size : size;
+        result = aya_stream_fill_most(stream, most < (1u << 20) ? most : (1u << 20));
+        return result <= 0 ? result : take_window(stream, buf, size);
+    }
+    if (size < stream->buffer_size) {
+        result = aya_stream_fill(stream);
+        return result <= 0 ? result : take_window(stream, buf, size);
+    }
+    result = aya_stream_drain(stream);
+    if (result < 0) {
+        return result;
+    }
+    run_clear(&stream->window);
+    set_read(stream, buf, size);
+    result = front_run(stream, FRONT_READ);
+    if (result > 0) {
+        stream->position += result;
+    }
+    return result;
+}
+
+int
+aya_stream_unread(aya_stream *stream, const void *data, size_t size)
+{
+    aya_run *window = &stream->window;
+
+    if (window->begin >= size
+        && memcmp(window->data + window->begin - size, data, size) == 0) {
+        window->begin -= size;
+    } else if (stream->file.positioned) {
+        run_clear(window);
+    } else {
+        size_t rest = run_length(window);
+        char *whole = malloc(size + rest + 1);
+        if (whole == NULL) {
+            return -ENOMEM;
+        }
+        memcpy(whole, data, size);
+        if (rest > 0) {
+            memcpy(whole + size, window->data + window->begin, rest);
+        }
+        free(window->data);
+        *window = (aya_run){.data = whole, .end = size + rest, .room = size + rest + 1};
+    }
+    stream->position -= (int64_t)size;
+    return 0;
+}
+
+/* -- position -------------------------------------------------------------------------------------- */
+
+int64_t
+aya_stream_tell(aya_stream *stream)
+{
+    return stream->file.positioned ? stream->position : -ESPIPE;
+}
+
+/* Where a seek starts from; for the end of the file the file is asked. */
+static int64_t
+seek_base(aya_stream *stream, int whence)
+{
+    int64_t result;
+    aya_stat known;
+
+    if (whence == SEEK_SET) {
+        return 0;
+    }
+    if (whence == SEEK_CUR) {
+        return stream->position;
+    }
+    if (!front_take(stream, FRONT_STAT, &result)) {
+        if (stream->stat == NULL && (stream->stat = malloc(sizeof(*stream->stat))) == NULL) {
+            return -ENOMEM;
+        }
+        aya_op_stat(&stream->front.op, &stream->file, stream->stat);
+        result = front_run(stream, FRONT_STAT);
+    }
+    if (result >= 0) {
+        aya_stat_decode(stream->stat, &known);
+        result = (int64_t)known.size;
+    }
+    if (result != AYA_PENDING) {
+        free(stream->stat);
+        stream->stat = NULL;
+    }
+    return result;
+}
+
+int64_t
+aya_stream_seek(aya_stream *stream, int64_t offset, int whence)
+{
+    int64_t result, base, start;
+
+    if (stream->front_state == AYA_FRONT_BUSY) {
+        return AYA_PENDING;
+    }
+    if (stream->front_state == AYA_FRONT_IDLE) {
+        result = aya_stream_drain(stream);
+        if (result < 0) {
+            return result;
+        }
+    }
+    if (!stream->file.positioned) {
+        return -ESPIPE;
+    }
+    base = seek_base(stream, whence);
+    if (base < 0) {
+        return base;
+    }
+    if (offset < -base || offset > INT64_MAX - base) {
+        return -EINVAL;
+    }
+    start = stream->position - (int64_t)stream->window.begin;
+    stream->position = base + offset;
+    if (whence == SEEK_END || stream->position < start
+        || stream->position > start + (int64_t)stream->window.end) {
+        run_clear(&stream->window);
+    } else {
+        stream->window.begin = (size_t)(stream->position - start);
+    }
+    if (stream->buffer_size == 0) {
+        sync_own_position(stream);
+    }
+    return stream->position;
+}
+
+int64_t
+aya_stream_truncate(aya_stream *stream, int64_t size)
+{
+    int64_t result;
+
+    if (front_take(stream, FRONT_TRUNCATE, &result)) {
+        return result;
+    }
+    if (stream->front_state == AYA_FRONT_BUSY) {
+        return AYA_PENDING;
+    }
+    result = aya_stream_drain(stream);
+    if (result < 0) {
+        return result;
+    }
+    aya_stream_drop(stream);
+    aya_op_truncate(&stream->front.op, &stream->file, size);
+    return front_run(stream, FRONT_TRUNCATE);
+}
+
+/* -- close ----------------------------------------------------------------------------------------- */
+
+int64_t
+aya_stream_close(aya_stream *stream)
+{
+    int64_t result;
+
+    if (front_take(stream, FRONT_CLOSE, &result)) {
+        stream->file.handle = stream->file.io = AYA_NO_HANDLE;
+        return stream->close_error < 0 ? stream->close_error : result;
+    }
+    if (stream->front_state == AYA_FRONT_BUSY) {
+        return AYA_PENDING;
+    }
+    if (!stream->close_drained) {
+        result = aya_stream_drain(stream);
+        if (result == AYA_PENDING) {
+            return result;
+        }
+        stream->close_error = result;
+        stream->close_drained = true;
+        if (result < 0) {
+            /* The system has refused them; nobody can ask again. */
+            run_clear(&stream->gather);
+            run_clear(&stream->behind);
+        } else if (!stream->owns_handle) {
+            sync_own_position(stream);
+        }
+        aya_file_release(&stream->file);
+    }
+    if (!stream->owns_handle) {
+        return stream->close_error;
+    }
+    if (stream->file.in_flight == 0 && aya_file_close_inline(&stream->file)) {
+        stream->file.handle = stream->file.io = AYA_NO_HANDLE;
+        return stream->close_error;
+    }
+    aya_op_close(&stream->front.op, &stream->file);
+    return front_run(stream, FRONT_CLOSE);
+}
