@@ -14,9 +14,11 @@
 #if defined(_WIN32)
 typedef void *aya_handle; /* a HANDLE */
 #define AYA_NO_HANDLE ((aya_handle)(intptr_t)-1)
+typedef wchar_t aya_path_char;
 #else
 typedef int aya_handle; /* a descriptor */
 #define AYA_NO_HANDLE (-1)
+typedef char aya_path_char;
 #endif
 
 /* What a `stat` is written to by the system; aya_stat_decode() reads it. */
