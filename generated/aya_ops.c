@@ -63,6 +63,7 @@ const aya_op_info aya_op_infos[AYA_OP_COUNT] = {
         .cancel = AYA_CANCEL_DETACH,
         .probe = AYA_PROBE_NOWAIT,
         .batch = true,
+        .gives = true,
         .reads = true,
         .each = AYA_OP_COUNT,
     },
@@ -73,7 +74,7 @@ const aya_op_info aya_op_infos[AYA_OP_COUNT] = {
         .cancel = AYA_CANCEL_DETACH,
         .probe = AYA_PROBE_NOWAIT,
         .batch = true,
-        .reads = true,
+        .gives = true,
         .each = AYA_OP_COUNT,
     },
     [AYA_OP_READ_MANY] = {
@@ -83,7 +84,7 @@ const aya_op_info aya_op_infos[AYA_OP_COUNT] = {
         .cancel = AYA_CANCEL_DETACH,
         .probe = AYA_PROBE_NONE,
         .batch = true,
-        .reads = true,
+        .gives = true,
         .each = AYA_OP_READ_AT,
     },
     [AYA_OP_READINTO_AT] = {
@@ -93,7 +94,7 @@ const aya_op_info aya_op_infos[AYA_OP_COUNT] = {
         .cancel = AYA_CANCEL_WAIT,
         .probe = AYA_PROBE_NOWAIT,
         .batch = true,
-        .reads = true,
+        .gives = true,
         .each = AYA_OP_COUNT,
     },
     [AYA_OP_STAT] = {
@@ -124,6 +125,7 @@ const aya_op_info aya_op_infos[AYA_OP_COUNT] = {
         .probe = AYA_PROBE_READY,
         .batch = true,
         .changes = true,
+        .takes = true,
         .writes = true,
         .each = AYA_OP_COUNT,
     },
@@ -135,7 +137,7 @@ const aya_op_info aya_op_infos[AYA_OP_COUNT] = {
         .probe = AYA_PROBE_NONE,
         .batch = true,
         .changes = true,
-        .writes = true,
+        .takes = true,
         .each = AYA_OP_COUNT,
     },
     [AYA_OP_WRITE_MANY] = {
@@ -146,7 +148,7 @@ const aya_op_info aya_op_infos[AYA_OP_COUNT] = {
         .probe = AYA_PROBE_NONE,
         .batch = true,
         .changes = true,
-        .writes = true,
+        .takes = true,
         .each = AYA_OP_WRITE_AT,
     },
 };
@@ -192,7 +194,7 @@ aya_op_fsync(aya_op *op, aya_file *file, bool data_only)
 
 void
 aya_op_open(aya_op *op, const aya_path_char *path, aya_open_access access, bool append, bool create,
-    bool exclusive, bool truncate, uint32_t permissions)
+            bool exclusive, bool truncate, uint32_t permissions)
 {
     *op = (aya_op){
         .code = AYA_OP_OPEN,

@@ -157,8 +157,10 @@ typedef struct aya_op_info {
     bool fence;     /* after the file's earlier operations, before its later ones */
     bool batch;     /* may share a submission */
     bool changes;   /* may change the file */
-    bool reads;     /* its transfers need readiness to read */
-    bool writes;    /* its transfers need readiness to write */
+    bool gives;     /* bytes of the file to the caller */
+    bool takes;     /* bytes of the caller to the file */
+    bool reads;     /* gives, at the descriptor's own position: a transfer can wait for readiness */
+    bool writes;    /* takes, at the descriptor's own position: a transfer can wait for readiness */
     uint8_t each;   /* the operation that this one is many of, or AYA_OP_COUNT */
 } aya_op_info;
 
@@ -166,15 +168,15 @@ extern const aya_op_info aya_op_infos[AYA_OP_COUNT];
 
 /* Constructors. They set every member; memory and files stay the caller's. */
 void aya_op_advise(aya_op *op, aya_file *file, int64_t offset, int64_t size,
-    aya_advise_advice advice);
+                   aya_advise_advice advice);
 void aya_op_allocate(aya_op *op, aya_file *file, int64_t offset, int64_t size);
 void aya_op_close(aya_op *op, aya_file *file);
 void aya_op_fsync(aya_op *op, aya_file *file, bool data_only);
 void aya_op_open(aya_op *op, const aya_path_char *path, aya_open_access access, bool append,
-    bool create, bool exclusive, bool truncate, uint32_t permissions);
+                 bool create, bool exclusive, bool truncate, uint32_t permissions);
 void aya_op_read(aya_op *op, aya_file *file, int64_t size, void *buf, size_t buf_size);
 void aya_op_read_at(aya_op *op, aya_file *file, int64_t offset, int64_t size, void *buf,
-    size_t buf_size);
+                    size_t buf_size);
 void aya_op_read_many(aya_op *op, aya_file *file, aya_span *spans, size_t spans_len);
 void aya_op_readinto_at(aya_op *op, aya_file *file, int64_t offset, void *buf, size_t buf_len);
 void aya_op_stat(aya_op *op, aya_file *file, aya_stat_raw *stat);

@@ -89,7 +89,8 @@ def wrapped_text(text: str, indent: int, width: int = WIDTH) -> str:
 
 def call(head: str, items: Iterable[str], tail: str = ");", indent: int = 0) -> str:
     """`head` + items + `tail` in lines of at most 100 columns; the first line is indented already."""
-    pad = " " * (indent + 4)
+    aligned = indent + head.find("(") + 1
+    pad = " " * (aligned if indent < aligned < WIDTH // 2 else indent + 4)
     lines, line = [], " " * indent + head
     rest = list(items)
     for number, item in enumerate(rest):

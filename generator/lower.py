@@ -48,8 +48,9 @@ class LoweredOp:
     child_values: tuple[str, ...]
     errors: tuple[tuple[str, tuple[str, ...]], ...]  # kind, errno names
     changes: bool
-    reads: bool
-    writes: bool
+    gives: bool  # bytes of the file to the caller
+    takes: bool  # bytes of the caller to the file
+    streams: bool  # at the descriptor's own position: a transfer can wait for readiness
 
 
 @dataclass(frozen=True)
@@ -180,8 +181,9 @@ def lower_op(op: Op, ops: dict[str, Op], unsupported: bool) -> LoweredOp:
         child_values=child_values(ops.get(op.rules.each)),
         errors=errors(op, unsupported),
         changes=bool(types & {"bytes_in", "pairs"}) or op.rules.order == "fence",
-        reads=moves and (whole.result == "bytes" or "bytes_out" in types),
-        writes=moves and bool(types & {"bytes_in", "pairs"}),
+        gives=moves and (whole.result == "bytes" or "bytes_out" in types),
+        takes=moves and bool(types & {"bytes_in", "pairs"}),
+        streams=moves and not types & {"offset", "spans", "pairs"},
     )
 
 
