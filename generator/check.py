@@ -35,7 +35,6 @@ def amounts(op: Op) -> list[Param]:
 def check_params(op: Op, faults: Faults) -> None:
     seen: set[str] = set()
     optional = ""
-    own = [name for name in ("file", "buf", "stat") if name in op_names(op)[: 2]]
     own = [n for n, has in (("file", op.on == "file"), ("buf", op.result == "bytes"),
                             ("stat", op.result == "stat")) if has]
     for param in op.params:
@@ -52,12 +51,14 @@ def check_params(op: Op, faults: Faults) -> None:
         if param.default is not None:
             optional = param.name
         elif optional:
-            faults.add(param.where, f"parameter '{param.name}' must have a default, or stand before "
-                                    f"'{optional}', which has one")
+            faults.add(param.where, f"parameter '{param.name}' must have a default, or stand "
+                                    f"before '{optional}', which has one")
         if param.type in ("spans", "pairs") and not op.rules.each:
-            faults.add(param.where, f"type '{param.type}' belongs to a group: [rules] each = \"...\"")
+            faults.add(param.where, f"type '{param.type}' belongs to a group: "
+                                    "[rules] each = \"...\"")
     if op.on == "path" and not any(p.type == "path" for p in op.params):
-        faults.add(op.where, f"operation '{op.name}' is on a path and has no parameter of type path")
+        faults.add(op.where, f"operation '{op.name}' is on a path and has no parameter of type "
+                             "path")
 
 
 def check_rules(op: Op, faults: Faults) -> None:
@@ -174,7 +175,7 @@ def check_example(op: Op, example: Example, ops: dict[str, Op], faults: Faults) 
     if (example.kind == "none") != (op.on == "none"):
         faults.add(example.places.get("kind", example.where),
                    f"kind = {example.kind!r} does not fit an operation on a {op.on}")
-    if example.kind in ("pipe", "directory") and op.on == "path" and example.kind == "pipe":
+    if example.kind == "pipe" and op.on == "path":
         faults.add(example.places["kind"], "a pipe has no path")
     if example.filled is not None and not any(p.type == "bytes_out" for p in op.params):
         faults.add(example.places.get("filled", example.where),
@@ -199,8 +200,8 @@ def check_names(backend: Backend, op: Op, row: Row, faults: Faults) -> None:
             faults.add(row.places[key], f"'{key}' has unequal numbers of ( and )")
         for name in free_names(expression):
             if name not in allowed and name not in extra:
-                faults.add(row.places[key], f"'{name}' is no name of operation '{op.name}'; it has: "
-                                            f"{listed([*allowed, *extra])}")
+                faults.add(row.places[key], f"'{name}' is no name of operation '{op.name}'; it "
+                                            f"has: {listed([*allowed, *extra])}")
     opcode = row.fields.get("opcode", "")
     for token in tokens(opcode):
         if is_word(token) and token not in allowed and token not in backend.opcodes:
@@ -337,7 +338,8 @@ def check(spec: Spec, faults: Faults) -> None:
     if not roots and spec.backends:
         faults.add(spec.backends[0].where, "no backend is without a fallback; one must be")
     if roots and roots[0].form != "call":
-        faults.add(roots[0].places["form"], "the backend without a fallback must have form = 'call'")
+        faults.add(roots[0].places["form"], "the backend without a fallback must have "
+                                            "form = 'call'")
     for backend in spec.backends:
         check_backend(backend, spec, faults)
     names = [b.name for b in spec.backends]

@@ -88,7 +88,7 @@ def wrapped_text(text: str, indent: int, width: int = WIDTH) -> str:
 
 
 def call(head: str, items: Iterable[str], tail: str = ");", indent: int = 0) -> str:
-    """`head` + items + `tail` in lines of at most 100 columns; the first line is indented already."""
+    """`head` + items + `tail` in lines of at most 100 columns; the first is indented already."""
     aligned = indent + head.find("(") + 1
     pad = " " * (aligned if indent < aligned < WIDTH // 2 else indent + 4)
     lines, line = [], " " * indent + head

@@ -26,8 +26,8 @@ def octets(data: bytes) -> str:
 
 def other(op: Op, example: Example) -> Param | None:
     own = own_path(op)
-    return next((p for p in op.params
-                 if p.type in ("path", "handle") and p.name != own and p.name in example.call), None)
+    files = [p for p in op.params if p.type in ("path", "handle") and p.name != own]
+    return next((p for p in files if p.name in example.call), None)
 
 
 def integer(value: int) -> str:

@@ -202,7 +202,13 @@ def local_declarations(op: Op) -> dict[str, str]:
         made["stat"] = "aya_stat_raw *const stat = op->buf;"
     for param in op.params:
         made.update(param_locals(op, param, moves))
-    return made
+    return {name: folded(line) for name, line in made.items()}
+
+
+def folded(line: str) -> str:
+    if len(line) + 4 <= ctext.WIDTH:
+        return line
+    return line.replace(" = ", " =\n        ", 1)
 
 
 def param_locals(op: Op, param: Param, moves: bool) -> dict[str, str]:

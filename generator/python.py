@@ -93,9 +93,8 @@ def stub_type(op: lower.LoweredOp) -> str:
 def stub_params(op: Op) -> list[str]:
     out = ["self"] if op.on == "file" else []
     for param in op.params:
-        kind = STUB_TYPES.get(param.type) or f"Literal[{', '.join(repr(x) for x in param.words)}]"
-        if param.words:
-            kind = "Literal[" + ", ".join(f'"{word}"' for word in param.words) + "]"
+        words = ", ".join(f'"{word}"' for word in param.words)
+        kind = STUB_TYPES.get(param.type) or f"Literal[{words}]"
         given = "" if param.default is None else f" = {stub_default(param)}"
         out.append(f"{param.name}: {kind}{given}")
     return out

@@ -8,7 +8,7 @@ from typing import Any
 
 import jinja2
 
-from . import ctext, examples, lower, python
+from . import ctext, examples, lower, markdown, python
 
 TEMPLATES = Path(__file__).parent / "templates"
 
@@ -57,7 +57,7 @@ def environment() -> jinja2.Environment:
     env.filters.update(q=ctext.quoted, text=ctext.wrapped_text)
     env.globals.update(call=ctext.call, paragraph=ctext.paragraph, code=lower.code,
                        enum_type=lower.enum_type, enum_word=lower.enum_word, py=python,
-                       ex=examples)
+                       ex=examples, md=markdown)
     return env
 
 
@@ -70,7 +70,7 @@ def render(lowered: lower.Lowered) -> list[Output]:
         "options": lowered.spec.options,
     }
     outputs = [
-        Output(path, "", env.get_template(name).render(common)) for path, name in OUTPUTS.items() if (TEMPLATES / name).exists()
+        Output(path, "", env.get_template(name).render(common)) for path, name in OUTPUTS.items()
     ]
     for lowered_backend in lowered.backends:
         name = lowered_backend.backend.name
