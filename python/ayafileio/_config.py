@@ -30,7 +30,7 @@ class AyafileioConfig(TypedDict, total=False):
 # The extension's own functions, not wrapped: their warnings name the caller's line.
 configure = cast("Callable[[AyafileioConfig], None]", _ayafileio.configure)
 get_config = cast("Callable[[], AyafileioConfig]", _ayafileio.get_config)
-reset_config = cast("Callable[[], None]", _ayafileio.reset_config)
+reset_config = _ayafileio.reset_config
 get_backend_info = cast("Callable[[], BackendInfo]", _ayafileio.backend_info)
 
 

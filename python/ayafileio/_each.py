@@ -49,9 +49,9 @@ async def each(
         await asyncio.gather(*tasks, return_exceptions=True)
         raised = errors[0] if errors else None
     finally:
-        for error in errors:
-            if error is not raised:
-                context = {"message": "one of several operations failed", "exception": error}
+        for other in errors:
+            if other is not raised:
+                context = {"message": "one of several operations failed", "exception": other}
                 asyncio.get_running_loop().call_exception_handler(context)
     try:
         if raised is not None:
