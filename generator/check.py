@@ -172,6 +172,10 @@ def check_example(op: Op, example: Example, ops: dict[str, Op], faults: Faults) 
             "stat": "an integer, the size", "bytes": "a string", "list": "a list"}[op.result]
     if not example.error and not good:
         faults.add(where, f"the result of '{op.name}' must be {need}")
+    spans = [v for p in op.params if p.type in ("spans", "pairs")
+             for v in [example.call.get(p.name)]]
+    if op.result == "list" and good and isinstance(spans[0], list) and len(spans[0]) != len(result):
+        faults.add(where, f"the result has {len(result)} parts and the call {len(spans[0])}")
     if (example.kind == "none") != (op.on == "none"):
         faults.add(example.places.get("kind", example.where),
                    f"kind = {example.kind!r} does not fit an operation on a {op.on}")
