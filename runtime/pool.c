@@ -1,0 +1,334 @@
+/* The pool: threads that make the blocking calls of all contexts of the process, in order of arrival.
+ *
+ * Hooks run in a context's thread, serve() and what it calls in the workers. The lock is held for list
+ * work only, never over a call that waits. Workers touch of a request its `op`, `shared` and
+ * `backend_data`, and end each by aya_request_post*().
+ *
+ * Small calls are served best by one thread: two would pass the processor back and forth. So a further
+ * thread joins only where the others do not get on: for JOIN_STUCK_NS none has taken a job, or the first
+ * job has waited for JOIN_LATE_NS. One idle thread, the watcher, sleeps until that moment while jobs wait.
+ */
+#include "internal.h"
+#include "posix.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#define IDLE_NS INT64_C(2000000000)
+#define JOIN_STUCK_NS INT64_C(200000)
+#define JOIN_LATE_NS INT64_C(1000000)
+
+#define SLICE_NS UINT64_C(100000000)
+#define NICE 10
+
+/* What request->backend_data tells of a job; changed under the lock, read by its worker at any time. */
+#define JOB_WAITS ((void *)1)
+#define JOB_RUNS ((void *)2)
+#define JOB_CANCELLED ((void *)3) /* runs; nothing of it is repeated or continued */
+
+typedef struct pool {
+    pthread_mutex_t lock;
+    pthread_cond_t work;
+    pthread_once_t once;
+    aya_link jobs;        /* requests by `shared`; posted_result is when each came */
+    unsigned contexts;
+    unsigned most;        /* threads, as the context opened last wants it */
+    unsigned threads;
+    unsigned idle;        /* threads that wait on `work`, or start and will look at the jobs */
+    unsigned running;     /* threads that make a call */
+    bool watched;         /* one of the idle ones is the watcher */
+    int64_t taken_at;     /* when a job was last taken */
+} pool;
+
+static pool shared_pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+
+static int64_t
+now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+/* -- workers -------------------------------------------------------------------------------------- */
+
+/* Long slices at a low priority: a worker that has the processor keeps it, and never takes it from the
+ * loop's thread. Without the right to do so nothing is lost but evenness. */
+static void
+lower_priority(void)
+{
+    struct {
+        uint32_t size, policy;
+        uint64_t flags;
+        int32_t nice;
+        uint32_t priority;
+        uint64_t runtime, deadline, period;
+    } attributes = {.size = sizeof(attributes), .policy = SCHED_OTHER, .runtime = SLICE_NS};
+    int nice_now = getpriority(PRIO_PROCESS, 0);
+
+    static_assert(sizeof(attributes) == 48, "the first published size of struct sched_attr");
+    attributes.nice = nice_now > NICE ? nice_now : NICE;
+    syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
+/* Makes the calls of one request until it is settled, or needs its context. */
+static void
+serve(aya_request *request)
+{
+    for (;;) {
+        int64_t result = aya_threads_call(&request->op);
+        /* EAGAIN: a descriptor with O_NONBLOCK; the context waits for it without a worker. */
+        if (result == AYA_RESULT_ALONE || result == -EAGAIN) {
+            aya_request_post(request, result);
+            return;
+        }
+        aya_verdict verdict = aya_settle(&request->op, result);
+        if (verdict == AYA_VERDICT_DONE || verdict == AYA_VERDICT_GROW
+            || __atomic_load_n(&request->backend_data, __ATOMIC_RELAXED) == JOB_CANCELLED) {
+            aya_request_post_settled(request, verdict);
+            return;
+        }
+    }
+}
+
+static int64_t
+join_at_locked(const pool *self)
+{
+    int64_t stuck = self->taken_at + JOIN_STUCK_NS;
+    int64_t late = aya_request_of_shared(self->jobs.next)->posted_result + JOIN_LATE_NS;
+
+    return stuck < late ? stuck : late;
+}
+
+/* Waits until `end`, or until there is something to look at: false when the time is over. */
+static bool
+wait_locked(pool *self, int64_t end)
+{
+    struct timespec until = {.tv_sec = end / 1000000000, .tv_nsec = end % 1000000000};
+    int error;
+
+    self->idle++;
+    error = pthread_cond_timedwait(&self->work, &self->lock, &until);
+    self->idle--;
+    return error == 0;
+}
+
+/* Waits for a job that this thread should take; NULL: the thread's end. `hot`: it just made a call. */
+static aya_request *
+next_job_locked(pool *self, bool hot)
+{
+    bool in_time = true;
+
+    for (;;) {
+        int64_t now = now_ns();
+        if (self->threads > self->most && self->running > 0) {
+            return NULL;
+        }
+        if (aya_link_empty(&self->jobs)) {
+            if (self->contexts == 0 || !in_time) {
+                return NULL;
+            }
+            in_time = wait_locked(self, now + IDLE_NS);
+        } else if (hot || self->running == 0 || join_at_locked(self) <= now) {
+            aya_request *request = aya_request_of_shared(self->jobs.next);
+            aya_link_remove(&request->shared);
+            self->taken_at = now;
+            return request;
+        } else if (!self->watched) {
+            self->watched = true;
+            wait_locked(self, join_at_locked(self));
+            self->watched = false;
+        } else {
+            in_time = wait_locked(self, now + IDLE_NS);
+        }
+        hot = false;
+    }
+}
+
+static int start_worker_locked(pool *self);
+
+/* Jobs wait: sees to it that a thread comes for them, at once or when it is time to join. */
+static void
+call_thread_locked(pool *self)
+{
+    if (self->watched && self->running > 0) {
+        return;
+    }
+    if (self->idle > 0) {
+        pthread_cond_signal(&self->work);
+    } else if (self->threads < self->most) {
+        start_worker_locked(self);
+    }
+}
+
+static void *
+worker(void *argument)
+{
+    pool *self = argument;
+    aya_request *request;
+
+    pthread_setname_np(pthread_self(), "aya-io");
+    lower_priority();
+    pthread_mutex_lock(&self->lock);
+    self->idle--;
+    for (bool hot = false; (request = next_job_locked(self, hot)) != NULL; hot = true) {
+        self->running++;
+        __atomic_store_n(&request->backend_data, JOB_RUNS, __ATOMIC_RELAXED);
+        if (!aya_link_empty(&self->jobs)) {
+            call_thread_locked(self);
+        }
+        pthread_mutex_unlock(&self->lock);
+        serve(request);
+        pthread_mutex_lock(&self->lock);
+        self->running--;
+    }
+    self->threads--;
+    if (!aya_link_empty(&self->jobs)) {
+        call_thread_locked(self);
+    }
+    pthread_mutex_unlock(&self->lock);
+    return NULL;
+}
+
+static int
+start_worker_locked(pool *self)
+{
+    int error = aya_posix_start_thread(worker, self);
+
+    if (error == 0) {
+        self->threads++;
+        self->idle++;
+    }
+    return error;
+}
+
+/* -- hooks ---------------------------------------------------------------------------------------- */
+
+static void
+init_pool(void)
+{
+    pthread_condattr_t attributes;
+
+    pthread_condattr_init(&attributes);
+    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&shared_pool.work, &attributes);
+    pthread_condattr_destroy(&attributes);
+    aya_link_init(&shared_pool.jobs);
+}
+
+static unsigned
+wanted_threads(const aya_config *config)
+{
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+
+    if (config->io_worker_count > 0) {
+        return (unsigned)config->io_worker_count;
+    }
+    return processors < 2 ? 4 : processors > 8 ? 16 : (unsigned)processors * 2;
+}
+
+int
+aya_pool_open(aya_context *context, void **state)
+{
+    pool *self = &shared_pool;
+
+    aya_posix_grow_descriptors();
+    pthread_once(&self->once, init_pool);
+    pthread_mutex_lock(&self->lock);
+    self->contexts++;
+    self->most = wanted_threads(&context->config);
+    pthread_mutex_unlock(&self->lock);
+    *state = self;
+    return 0;
+}
+
+void
+aya_pool_close(aya_context *context, void *state)
+{
+    pool *self = state;
+
+    /* A context of the parent: the child's pool never heard of it. */
+    if (context->generation != aya_fork_generation()) {
+        return;
+    }
+    pthread_mutex_lock(&self->lock);
+    self->contexts--;
+    if (self->contexts == 0) {
+        pthread_cond_broadcast(&self->work);
+    }
+    pthread_mutex_unlock(&self->lock);
+}
+
+int
+aya_pool_submit(aya_context *context, void *state, aya_link *queue)
+{
+    pool *self = state;
+    aya_route route = context->backend->fallback == NULL ? AYA_ROUTE_BACKEND : AYA_ROUTE_FALLBACK;
+    int64_t now = now_ns();
+    aya_link jobs;
+    int error = 0;
+
+    aya_link_init(&jobs);
+    pthread_mutex_lock(&self->lock);
+    if (self->threads == 0) {
+        error = start_worker_locked(self);
+    }
+    pthread_mutex_unlock(&self->lock);
+    if (error < 0) {
+        return error;
+    }
+    while (!aya_link_empty(queue)) {
+        aya_request *request = aya_request_of(queue->next);
+        aya_request_launched(context, request, route);
+        request->posted_result = now;
+        request->backend_data = JOB_WAITS;
+        aya_link_append(&jobs, &request->shared);
+    }
+    pthread_mutex_lock(&self->lock);
+    aya_link_append_all(&self->jobs, &jobs);
+    if (!aya_link_empty(&self->jobs)) {
+        call_thread_locked(self);
+    }
+    pthread_mutex_unlock(&self->lock);
+    return 0;
+}
+
+void
+aya_pool_reap(aya_context *context, void *state)
+{
+    /* Workers post. */
+    (void)context;
+    (void)state;
+}
+
+void
+aya_pool_cancel(aya_context *context, void *state, aya_request *request)
+{
+    pool *self = state;
+    bool waits = false;
+
+    (void)context;
+    pthread_mutex_lock(&self->lock);
+    if (request->backend_data == JOB_WAITS) {
+        waits = true;
+        aya_link_remove(&request->shared);
+    } else {
+        __atomic_store_n(&request->backend_data, JOB_CANCELLED, __ATOMIC_RELAXED);
+    }
+    pthread_mutex_unlock(&self->lock);
+    if (waits) {
+        aya_request_post(request, -ECANCELED);
+    }
+}
+
+void
+aya_pool_forked(void)
+{
+    /* The parent's jobs and threads are not the child's. */
+    shared_pool = (pool){.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+}
