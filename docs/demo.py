@@ -40,14 +40,16 @@ def measured(title: str, count: int, unit: str) -> Iterator[None]:
     before, start = routes(), time.perf_counter()
     yield
     seconds = time.perf_counter() - start
-    served = {name: n - before.get(name, 0) for name, n in routes().items()}
+    served = {name: n - before[name] for name, n in routes().items()}
     shown = ", ".join(f"{name} {n:,}" for name, n in served.items() if n) or "none"
     print(f"   {count:,} {unit} in {seconds:.2f} s: {count / seconds:,.0f} a second")
-    print(f"   by {ayafileio.get_backend_info()['backend']}; requests by route: {shown}")
+    print(f"   by {ayafileio.get_backend_info()['backend']}; operations by route: {shown}")
 
 
 def routes() -> dict[str, int]:
-    return dict(ayafileio.stats()["routes"])
+    """How many operations each route has served in this process."""
+    stats = ayafileio.stats()
+    return {name: stats[name] for name in ("inline", "backend", "fallback", "poll", "alone")}
 
 
 async def append_records(folder: Path) -> None:

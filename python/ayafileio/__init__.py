@@ -79,11 +79,13 @@ for _name in _ayafileio._operation_functions:
     __all__.append(_name)
 
 
-
 def __getattr__(name: str) -> Any:
     # Reading the installed metadata takes longer than the rest of the import.
     if name == "__version__":
-        from importlib.metadata import version
+        from importlib.metadata import PackageNotFoundError, version
 
-        return version("ayafileio")
+        try:
+            return version("ayafileio")
+        except PackageNotFoundError:  # used without being installed
+            return "0+unknown"
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
