@@ -1,8 +1,8 @@
 /* Opens that wait for another party (a FIFO's other end), each on a thread of its own.
  *
- * aya_alone_start() and aya_alone_cancel() run in the context's thread, run() in the new one. A cancelled
- * request ends at once; its thread is let go by opening the FIFO's other end, and keeps nothing but its
- * own copy of what it needs.
+ * aya_alone_start() and aya_alone_cancel() run in the context's thread, run() in the new one. A
+ * cancelled request ends at once; its thread is let go by opening the FIFO's other end, and
+ * keeps nothing but its own copy of what it needs.
  */
 #include "internal.h"
 #include "posix.h"
@@ -130,8 +130,8 @@ aya_alone_cancel(aya_request *request)
         self->request = NULL;
         request->backend_data = NULL;
         if (self->named >= 0) {
-            /* Opened for both it waits for nobody and is every waiter's other end. Where the right to do
-             * so is missing the thread waits on, for nobody. */
+            /* Opened for both it waits for nobody and is every waiter's other end. Where the
+             * right to do so is missing the thread waits on, for nobody. */
             self->other_end = open_named(self, O_RDWR | O_NONBLOCK | O_CLOEXEC);
         }
     }

@@ -1,7 +1,7 @@
 /* What an open file is, and how it can be used without waiting.
  *
- * Runs in a loop's thread and never waits: only calls that ask no other machine or process are made on a
- * file whose filesystem is not known as local.
+ * Runs in a loop's thread and never waits: only calls that ask no other machine or process are
+ * made on a file whose filesystem is not known as local.
  */
 #include "internal.h"
 #include "posix.h"
@@ -63,8 +63,8 @@ wants_own_description(int fd, const char *name, const struct statx *stat)
     }
 }
 
-/* The descriptor that operations use: one with O_NONBLOCK where waiting could not be avoided else. The
- * caller's own description keeps its flags. */
+/* The descriptor that operations use: one with O_NONBLOCK where waiting could not be avoided
+ * else. The caller's own description keeps its flags. */
 static int
 descriptor_for_io(int fd, int flags, const struct statx *stat)
 {

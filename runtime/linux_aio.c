@@ -1,8 +1,9 @@
-/* The kernel AIO backend: io_submit for files opened with O_DIRECT, the only ones that it serves without
- * waiting.
+/* The kernel AIO backend: io_submit for files opened with O_DIRECT, the only ones that it serves
+ * without waiting.
  *
- * Hooks run in the context's thread. What the kernel would wait for inside io_submit, or refuses, goes to
- * the pool, whose call gives the error that a caller expects. The kernel cannot cancel file transfers.
+ * Hooks run in the context's thread. What the kernel would wait for inside io_submit, or
+ * refuses, goes to the pool, whose call gives the error that a caller expects. The kernel cannot
+ * cancel file transfers.
  */
 #include "internal.h"
 
@@ -57,7 +58,8 @@ aya_linux_aio_close(aya_context *context, void *state)
 {
     linux_aio *self = state;
 
-    /* A child of a fork did not get the kernel's context; its number may be that of one of its own. */
+    /* A child of a fork did not get the kernel's context; its number may be that of one of its
+     * own. */
     if (context->generation == aya_fork_generation()) {
         syscall(SYS_io_destroy, self->id);
     }

@@ -1,7 +1,8 @@
 /* What is known of filesystems, a mount at a time, for the whole process.
  *
- * aya_mount_find() and aya_mount_refuses_nowait() run in any thread and never wait; aya_mount_learn() asks
- * the filesystem and runs in workers only. Mounts are known by a number that is not used again.
+ * aya_mount_find() and aya_mount_refuses_nowait() run in any thread and never wait;
+ * aya_mount_learn() asks the filesystem and runs in workers only. Mounts are known by a number
+ * that is not used again.
  */
 #include "internal.h"
 #include "posix.h"
@@ -83,8 +84,8 @@ judge(const struct statfs *filesystem)
     case BCACHEFS_MAGIC:
         return (aya_mount){.known = true, .local = true, .inline_read = AYA_INLINE_NOWAIT};
     default:
-        /* Of a filesystem that may be on another machine or in another process nothing is assumed, but
-         * that RWF_NOWAIT does not wait: it is refused or kept. */
+        /* Of a filesystem that may be on another machine or in another process nothing is
+         * assumed, but that RWF_NOWAIT does not wait: it is refused or kept. */
         return (aya_mount){.known = true, .local = false, .inline_read = AYA_INLINE_NOWAIT};
     }
 }

@@ -1,7 +1,9 @@
-/* Waiting for readiness: the context's epoll instance, in which each waiting request watches once.
+/* Waiting for readiness: the context's epoll instance, in which each waiting request watches
+ * once.
  *
- * Runs in the context's thread and never waits. While a request is WAITING its `shared` is free but for
- * a reap, and `backend_data` holds the duplicate of a descriptor that somebody else watches too.
+ * Runs in the context's thread and never waits. While a request is WAITING its `shared` is free
+ * but for a reap, and `backend_data` holds the duplicate of a descriptor that somebody else
+ * watches too.
  */
 #include "internal.h"
 
@@ -37,8 +39,8 @@ watched_descriptor(const aya_request *request)
                                          : request->op.file->handle;
 }
 
-/* The file's `handle` is watched, not its `io`: a FIFO that was reopened after its last writer had left
- * tells the new description nothing of that. */
+/* The file's `handle` is watched, not its `io`: a FIFO that was reopened after its last writer
+ * had left tells the new description nothing of that. */
 int
 aya_poll_start(aya_context *context, aya_request *request)
 {
@@ -91,7 +93,8 @@ aya_poll_reap(aya_context *context)
     int count = epoll_wait(context->poll_descriptor, events, BATCH, 0);
     aya_link ready;
 
-    /* One may cancel another that is ready too: so they stand in a list that aya_poll_stop() leaves. */
+    /* One may cancel another that is ready too: so they stand in a list that aya_poll_stop()
+     * leaves. */
     aya_link_init(&ready);
     for (int i = 0; i < count; i++) {
         aya_request *request = events[i].data.ptr;

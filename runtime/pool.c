@@ -1,12 +1,14 @@
-/* The pool: threads that make the blocking calls of all contexts of the process, in order of arrival.
+/* The pool: threads that make the blocking calls of all contexts of the process, in order of
+ * arrival.
  *
- * Hooks run in a context's thread, serve() and what it calls in the workers. The lock is held for list
- * work only, never over a call that waits. Workers touch of a request its `op`, `shared` and
- * `backend_data`, and end each by aya_request_post*().
+ * Hooks run in a context's thread, serve() and what it calls in the workers. The lock is held
+ * for list work only, never over a call that waits. Workers touch of a request its `op`,
+ * `shared` and `backend_data`, and end each by aya_request_post*().
  *
- * Small calls are served best by one thread: two would pass the processor back and forth. So a further
- * thread joins only where the others do not get on: for JOIN_STUCK_NS none has taken a job, or the first
- * job has waited for JOIN_LATE_NS. One idle thread, the watcher, sleeps until that moment while jobs wait.
+ * Small calls are served best by one thread: two would pass the processor back and forth. So a
+ * further thread joins only where the others do not get on: for JOIN_STUCK_NS none has taken a
+ * job, or the first job has waited for JOIN_LATE_NS. One idle thread, the watcher, sleeps until
+ * that moment while jobs wait.
  */
 #include "internal.h"
 #include "posix.h"
@@ -25,7 +27,8 @@
 #define SLICE_NS UINT64_C(100000000)
 #define NICE 10
 
-/* What request->backend_data tells of a job; changed under the lock, read by its worker at any time. */
+/* What request->backend_data tells of a job; changed under the lock, read by its worker at any
+ * time. */
 #define JOB_WAITS ((void *)1)
 #define JOB_RUNS ((void *)2)
 #define JOB_CANCELLED ((void *)3) /* runs; nothing of it is repeated or continued */
@@ -55,10 +58,10 @@ now_ns(void)
     return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-/* -- workers -------------------------------------------------------------------------------------- */
+/* -- workers ----------------------------------------------------------------------------------- */
 
-/* Long slices at a low priority: a worker that has the processor keeps it, and never takes it from the
- * loop's thread. Without the right to do so nothing is lost but evenness. */
+/* Long slices at a low priority: a worker that has the processor keeps it, and never takes it
+ * from the loop's thread. Without the right to do so nothing is lost but evenness. */
 static void
 lower_priority(void)
 {
@@ -118,7 +121,8 @@ wait_locked(pool *self, int64_t end)
     return error == 0;
 }
 
-/* Waits for a job that this thread should take; NULL: the thread's end. `hot`: it just made a call. */
+/* Waits for a job that this thread should take; NULL: the thread's end. `hot`: it just made a
+ * call. */
 static aya_request *
 next_job_locked(pool *self, bool hot)
 {
@@ -207,7 +211,7 @@ start_worker_locked(pool *self)
     return error;
 }
 
-/* -- hooks ---------------------------------------------------------------------------------------- */
+/* -- hooks ------------------------------------------------------------------------------------- */
 
 static void
 init_pool(void)

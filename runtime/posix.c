@@ -1,7 +1,7 @@
 /* System calls in the form that the generated rows want, for Linux.
  *
- * aya_posix_open(), aya_posix_close() and aya_posix_stat() run in workers and may wait; the rest may run
- * in a loop's thread and never waits. Knows no requests.
+ * aya_posix_open(), aya_posix_close() and aya_posix_stat() run in workers and may wait; the rest
+ * may run in a loop's thread and never waits. Knows no requests.
  */
 #include "posix.h"
 #include "internal.h"
@@ -35,7 +35,7 @@ result_of(int64_t result)
     return result < 0 ? -errno : result;
 }
 
-/* -- what the system knows of a file -------------------------------------------------------------- */
+/* -- what the system knows of a file ----------------------------------------------------------- */
 
 int
 aya_posix_stat_cached(int fd, struct statx *stat)
@@ -104,7 +104,7 @@ aya_stat_decode(const aya_stat_raw *raw, aya_stat *out)
     };
 }
 
-/* -- open and close ------------------------------------------------------------------------------- */
+/* -- open and close ---------------------------------------------------------------------------- */
 
 int
 aya_posix_open_flags(int access, bool append, bool create, bool exclusive, bool truncate)
@@ -127,8 +127,8 @@ aya_posix_open_flags(int access, bool append, bool create, bool exclusive, bool 
 }
 
 int64_t
-aya_posix_open(const char *path, int access, bool append, bool create, bool exclusive, bool truncate,
-               uint32_t permissions)
+aya_posix_open(const char *path, int access, bool append, bool create, bool exclusive,
+               bool truncate, uint32_t permissions)
 {
     struct stat before;
     struct statx after;
@@ -202,8 +202,8 @@ aya_posix_open_cached(const char *path, int access, bool append, bool create, bo
     if (truncate || (create && exclusive) || !opens_without_waiting(path)) {
         return -EAGAIN;
     }
-    /* O_NONBLOCK: a lease of another process is not waited for (up to 45 s), nor a FIFO that took the
-     * file's place in between. */
+    /* O_NONBLOCK: a lease of another process is not waited for (up to 45 s), nor a FIFO that
+     * took the file's place in between. */
     fd = open_if_cached(path, flags | O_NONBLOCK);
     if (fd < 0) {
         return -EAGAIN;
@@ -221,7 +221,7 @@ aya_posix_close(int fd)
     return result_of(close(fd));
 }
 
-/* -- transfers that do not wait ------------------------------------------------------------------- */
+/* -- transfers that do not wait ---------------------------------------------------------------- */
 
 /* Remembers a mount whose regular files have no RWF_NOWAIT, so that later files do not try. */
 static void
@@ -267,7 +267,8 @@ pollable(int fd)
     }
 }
 
-/* How a plain call can be made where RWF_NOWAIT is refused: 0 as it is, 1 in small pieces, or -errno. */
+/* How a plain call can be made where RWF_NOWAIT is refused: 0 as it is, 1 in small pieces, or
+ * -errno. */
 static int
 plain_call(int fd, short events)
 {
@@ -315,7 +316,7 @@ aya_posix_write_nowait(int fd, const void *data, size_t size)
     return result_of(write(fd, data, plain == 1 && size > PIPE_BUF ? PIPE_BUF : size));
 }
 
-/* -- threads -------------------------------------------------------------------------------------- */
+/* -- threads ----------------------------------------------------------------------------------- */
 
 int
 aya_posix_start_thread(void *(*run)(void *), void *argument)

@@ -1,21 +1,21 @@
-/* The system calls that rows of spec/backends/threads.toml name, and what other files of runtime/ need of
- * the system. >= 0 or -errno, unless a comment says otherwise.
+/* The system calls that rows of spec/backends/threads.toml name, and what other files of
+ * runtime/ need of the system. >= 0 or -errno, unless a comment says otherwise.
  */
 #ifndef AYA_POSIX_H
 #define AYA_POSIX_H
 
 #include "aya.h"
 
-/* May wait: workers only. AYA_RESULT_ALONE where the open would wait for another party (a FIFO). Learns
- * the file's mount. */
+/* May wait: workers only. AYA_RESULT_ALONE where the open would wait for another party (a FIFO).
+ * Learns the file's mount. */
 int64_t aya_posix_open(const char *path, int access, bool append, bool create, bool exclusive,
                        bool truncate, uint32_t permissions);
 /* The flags of that open. */
 int aya_posix_open_flags(int access, bool append, bool create, bool exclusive, bool truncate);
-/* Never waits: only regular files on filesystems known as local, whose path is cached. Everything else,
- * an error too, is -EAGAIN. */
-int64_t aya_posix_open_cached(const char *path, int access, bool append, bool create, bool exclusive,
-                              bool truncate);
+/* Never waits: only regular files on filesystems known as local, whose path is cached.
+ * Everything else, an error too, is -EAGAIN. */
+int64_t aya_posix_open_cached(const char *path, int access, bool append, bool create,
+                              bool exclusive, bool truncate);
 int64_t aya_posix_close(int fd);
 /* May wait where the file is not on a local filesystem. Learns the file's mount. */
 int64_t aya_posix_stat(int fd, aya_stat_raw *stat);
@@ -32,7 +32,8 @@ uint64_t aya_posix_mount_of(const struct statx *stat);
 
 /* Starts a detached thread that takes no signals. 0 or -errno. */
 int aya_posix_start_thread(void *(*run)(void *), void *argument);
-/* Makes the descriptor table large once: growing it beside a thread holds the opener for milliseconds. */
+/* Makes the descriptor table large once: growing it beside a thread holds the opener for
+ * milliseconds. */
 void aya_posix_grow_descriptors(void);
 
 /* What a child of a fork must set right; called by fork.c. */

@@ -1,9 +1,9 @@
 /* The io_uring backend: one ring a context, through liburing.
  *
- * Hooks run in the context's thread; aya_uring_close() and a last aya_uring_cancel() may run in another,
- * to which a SINGLE_ISSUER ring refuses submissions (EEXIST). Between two hooks the submission queue holds
- * nothing that the kernel has not taken: what it leaves is taken back, so that a request is either
- * IN_FLIGHT and the kernel's, or QUEUED and nobody's.
+ * Hooks run in the context's thread; aya_uring_close() and a last aya_uring_cancel() may run in
+ * another, to which a SINGLE_ISSUER ring refuses submissions (EEXIST). Between two hooks the
+ * submission queue holds nothing that the kernel has not taken: what it leaves is taken back, so
+ * that a request is either IN_FLIGHT and the kernel's, or QUEUED and nobody's.
  */
 #include "internal.h"
 
@@ -33,7 +33,7 @@ typedef struct uring {
 
 bool aya_io_uring_prep(const aya_op *op, struct io_uring_sqe *sqe);
 
-/* -- open and close ------------------------------------------------------------------------------- */
+/* -- open and close ---------------------------------------------------------------------------- */
 
 /* Sets the ring up with the best flags that the kernel has. */
 static int
@@ -45,12 +45,13 @@ set_up(uring *self, const aya_config *config)
         IORING_SETUP_SQPOLL | IORING_SETUP_SINGLE_ISSUER, IORING_SETUP_SQPOLL};
     const unsigned *flags = config->io_uring_sqpoll ? polled : plain;
     size_t count = config->io_uring_sqpoll ? 2 : 3;
+    unsigned depth = (unsigned)config->io_uring_queue_depth;
     int error = -EINVAL;
 
     for (size_t i = 0; i < count && error == -EINVAL; i++) {
         struct io_uring_params params = {.flags = flags[i] | IORING_SETUP_CLAMP};
         params.sq_thread_idle = config->io_uring_sqpoll ? SQPOLL_IDLE_MS : 0;
-        error = io_uring_queue_init_params((unsigned)config->io_uring_queue_depth, &self->ring, &params);
+        error = io_uring_queue_init_params(depth, &self->ring, &params);
         if (error == 0 && !(params.features & IORING_FEAT_NODROP)) {
             io_uring_queue_exit(&self->ring);
             return -ENOSYS;
@@ -59,7 +60,8 @@ set_up(uring *self, const aya_config *config)
     return error;
 }
 
-/* Whether a request comes through: a seccomp profile may allow the ring's making and refuse its use. */
+/* Whether a request comes through: a seccomp profile may allow the ring's making and refuse its
+ * use. */
 static int
 try_ring(uring *self)
 {
@@ -128,7 +130,7 @@ aya_uring_close(aya_context *context, void *state)
     free(self);
 }
 
-/* -- submit --------------------------------------------------------------------------------------- */
+/* -- submit ------------------------------------------------------------------------------------ */
 
 /* Takes back the entries that the kernel did not take. */
 static void
@@ -227,7 +229,7 @@ aya_uring_cancel(aya_context *context, void *state, aya_request *request)
     submit_entries(self);
 }
 
-/* -- reap ----------------------------------------------------------------------------------------- */
+/* -- reap -------------------------------------------------------------------------------------- */
 
 /* Each entry is given back before the request's done() is called, which may submit or cancel. */
 static void
@@ -262,7 +264,7 @@ aya_uring_reap(aya_context *context, void *state)
     }
 }
 
-/* -- what the running kernel has ------------------------------------------------------------------ */
+/* -- what the running kernel has --------------------------------------------------------------- */
 
 bool
 aya_uring_asked(void *state, uint8_t opcode)
