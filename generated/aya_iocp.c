@@ -52,6 +52,7 @@ start_read(const aya_op *op, OVERLAPPED *overlapped)
     const aya_handle file = op->file->io;
     void *const buf = aya_past(op->buf, op->done);
     const size_t size = aya_room(op, op->args.read.size, TRANSFER_LIMIT);
+
     return started(op, ReadFile(file, buf, (DWORD)size, NULL, overlapped));
 }
 

@@ -16,11 +16,11 @@ def op_names(op: Op) -> list[str]:
     names = ["file"] if op.on == "file" else []
     names += ["buf"] if op.result == "bytes" else []
     names += ["stat"] if op.result == "stat" else []
-    for param in op.params:
+    for param in sorted(op.params, key=lambda param: w.TYPES.index(param.type)):
         names.append(param.name)
         if param.type in ("bytes_in", "bytes_out"):
             names.append(f"{param.name}_len")
-    return names
+    return list(dict.fromkeys(names))
 
 
 def amounts(op: Op) -> list[Param]:
@@ -172,10 +172,11 @@ def check_example(op: Op, example: Example, ops: dict[str, Op], faults: Faults) 
             "stat": "an integer, the size", "bytes": "a string", "list": "a list"}[op.result]
     if not example.error and not good:
         faults.add(where, f"the result of '{op.name}' must be {need}")
-    spans = [v for p in op.params if p.type in ("spans", "pairs")
-             for v in [example.call.get(p.name)]]
-    if op.result == "list" and good and isinstance(spans[0], list) and len(spans[0]) != len(result):
-        faults.add(where, f"the result has {len(result)} parts and the call {len(spans[0])}")
+    for param in op.params:
+        spans = example.call.get(param.name)
+        if param.type in ("spans", "pairs") and isinstance(spans, list) and good:
+            if not example.error and len(spans) != len(result):
+                faults.add(where, f"the result has {len(result)} parts and the call {len(spans)}")
     if (example.kind == "none") != (op.on == "none"):
         faults.add(example.places.get("kind", example.where),
                    f"kind = {example.kind!r} does not fit an operation on a {op.on}")
@@ -240,9 +241,12 @@ def check_row(backend: Backend, op: Op, row: Row, faults: Faults) -> None:
                               f"'{op.rules.each}' serve it")
         return
     if via is not None:
-        if via != backend.fallback:
-            allowed = listed([backend.fallback] if backend.fallback else [])
-            faults.add(row.places["via"], f"via = {via!r} is not allowed; it is one of: {allowed}")
+        if not backend.fallback:
+            faults.add(row.places["via"], f"'via' needs a fallback, and backend '{backend.name}' "
+                                          "has none")
+        elif via != backend.fallback:
+            faults.add(row.places["via"], f"via = {via!r} is not allowed; it is one of: "
+                                          f"{backend.fallback}")
         return
     if not row.fields:
         faults.add(row.where, f"[lower.{op.name}] is empty")
@@ -297,36 +301,40 @@ def check_backend(backend: Backend, spec: Spec, faults: Faults) -> None:
     way = "add [lower.{0}]" + (f', or there via = "{backend.fallback}"' if backend.fallback else "")
     for op in spec.ops:
         if op.name not in backend.rows and not op.rules.each:
-            faults.add(backend.where, f"backend '{backend.name}' has no row for operation "
-                                      f"'{op.name}'; {way.format(op.name)}")
+            faults.add(backend.places["name"], f"backend '{backend.name}' has no row for operation "
+                                               f"'{op.name}'; {way.format(op.name)}")
 
 
-def check_unique(things: Any, what: str, faults: Faults) -> None:
+def check_options(spec: Spec, faults: Faults) -> None:
+    names = [b.name for b in spec.backends]
     seen: dict[str, Where] = {}
-    for thing in things:
-        if thing.name and thing.name in seen:
-            faults.add(thing.where, f"{what} '{thing.name}' stands at {seen[thing.name]} already")
-        seen.setdefault(thing.name, thing.where)
+    for option in spec.options:
+        if option.name in seen:
+            faults.add(option.where, f"option '{option.name}' stands at {seen[option.name]} "
+                                     "already")
+        seen.setdefault(option.name, option.where)
+        for name in option.backends:
+            if name not in names:
+                faults.add(option.places["backends"], f"'{name}' is no backend; there are: "
+                                                      f"{listed(names)}")
 
 
 def check_c_names(spec: Spec, faults: Faults) -> None:
-    """Constants that two operations would both define."""
-    seen: dict[str, str] = {}
+    """Constants that would be defined twice."""
+    seen = {"AYA_OP_COUNT": "the number of operations"}
+    seen |= {f"AYA_OP_{op.name}".upper(): f"operation '{op.name}'" for op in spec.ops}
     for op in spec.ops:
         for param in op.params:
             for word in param.words:
                 name = f"AYA_{op.name}_{word}".upper()
                 owner = f"'{word}' of '{param.name}' in operation '{op.name}'"
-                if name in seen or word == "count" and op.name == "op":
-                    faults.add(param.where, f"{owner} and {seen.get(name)} are both {name} in C")
+                if name in seen:
+                    faults.add(param.where, f"{owner} and {seen[name]} are both {name} in C")
                 seen[name] = owner
 
 
 def check(spec: Spec, faults: Faults) -> None:
     ops = {op.name: op for op in spec.ops}
-    check_unique(spec.ops, "operation", faults)
-    check_unique(spec.backends, "backend", faults)
-    check_unique(spec.options, "option", faults)
     for op in spec.ops:
         check_params(op, faults)
         check_rules(op, faults)
@@ -346,9 +354,4 @@ def check(spec: Spec, faults: Faults) -> None:
                                             "form = 'call'")
     for backend in spec.backends:
         check_backend(backend, spec, faults)
-    names = [b.name for b in spec.backends]
-    for option in spec.options:
-        for name in option.backends:
-            if name not in names:
-                faults.add(option.places["backends"], f"'{name}' is no backend; there are: "
-                                                      f"{listed(names)}")
+    check_options(spec, faults)

@@ -65,6 +65,7 @@ class Reader:
         value = self.text(key)
         if value and not pattern.fullmatch(value):
             self.fault(key, f"{value!r} is no name: lower-case letters, digits and _")
+            return ""
         return value
 
     def integer(self, key: str, default: Any = REQUIRED) -> int:
@@ -94,8 +95,9 @@ class Reader:
         return self.value(key, Table, default)
 
     def subs(self, key: str) -> list[Table]:
-        value = self.value(key, list, [])
-        if not all(isinstance(item, Table) for item in value):
+        self.known.append(key)
+        value = self.table.values.get(key, [])
+        if not isinstance(value, list) or not all(isinstance(item, Table) for item in value):
             self.fault(key, f"'{key}' must be tables: write [[{key}]]")
             return []
         return value
@@ -141,12 +143,12 @@ def parse_param(table: Table, faults: Faults) -> Param:
     allowed = reader.strings("words", ())
     reader.known.append("default")
     default = table.values.get("default")
-    if (kind == "enum") != bool(allowed):
-        reader.fault("words", "'words' belongs to type 'enum', which must have it")
     for word in allowed:
         if not NAME.fullmatch(word):
             reader.fault("words", f"{word!r} is no name: lower-case letters, digits and _")
-    if default is not None:
+    if (kind == "enum") != bool(allowed):
+        reader.fault("words", "'words' belongs to type 'enum', which must have it")
+    elif default is not None:
         check_default(reader, kind, allowed, default)
     reader.finish()
     return Param(name, kind, doc, allowed, default, table.where)
@@ -262,7 +264,7 @@ def parse_op(table: Table, faults: Faults) -> Op | None:
 def parse_row(table: Table, form: str, faults: Faults) -> Row:
     title = f"[lower.{table.name}]"
     reader = Reader(table, title, faults)
-    allowed = (*w.EXPRESSIONS[form], *w.SETTINGS[form], *w.EVERY_ROW)
+    allowed = (*w.SETTINGS[form], *w.EVERY_ROW, *w.EXPRESSIONS[form])
     fields: dict[str, Any] = {}
     for key in allowed:
         if key in ("probe", "eof"):

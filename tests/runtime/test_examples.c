@@ -2,8 +2,8 @@
  * libaya.
  *
  * Each example runs twice: started at once, and tried inline first. argv[2] = "direct" marks the
- * files as opened past the page cache, so that rows for such files serve them. One thread; files lie
- * in a directory of its own below the current one. Exit 77: the backend does not work here.
+ * files as opened past the page cache, so that rows for such files serve them. One thread; files
+ * lie in a directory of its own below the current one. Exit 77: the backend does not work here.
  */
 #include "aya.h"
 #include "aya_examples.h"
