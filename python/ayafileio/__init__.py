@@ -9,7 +9,7 @@
     asyncio.run(main())
 """
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import _ayafileio
 from ._ayafileio import AsyncFile, Operation, open, stats
@@ -74,6 +74,8 @@ __all__ = [
 ]
 
 # Operations that belong to a path or to nothing: whatever spec/ops declares of that kind.
+if TYPE_CHECKING:
+    from ._ayafileio import *
 for _name in _ayafileio._operation_functions:
     globals()[_name] = getattr(_ayafileio, _name)
     __all__.append(_name)
