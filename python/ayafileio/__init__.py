@@ -75,7 +75,7 @@ __all__ = [
 
 # Operations that belong to a path or to nothing: whatever spec/ops declares of that kind.
 if TYPE_CHECKING:
-    from ._ayafileio import *
+    from ._ayafileio import *  # type: ignore[assignment]
 for _name in _ayafileio._operation_functions:
     globals()[_name] = getattr(_ayafileio, _name)
     __all__.append(_name)
