@@ -1,0 +1,39 @@
+"""The backends that each test runs on, and a hard limit for tests that hold the interpreter."""
+
+import faulthandler
+import os
+import sys
+
+import pytest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import ayafileio  # noqa: E402
+from support import BACKENDS  # noqa: E402
+
+CHOSEN = os.environ.get("AYA_TEST_BACKENDS", " ".join(BACKENDS)).split()
+
+
+@pytest.fixture(params=CHOSEN)
+def backend(request):
+    """The name of the backend that is configured for the test."""
+    try:
+        ayafileio.configure({"backend": request.param})
+    except ValueError as refused:
+        pytest.skip(str(refused))
+    yield request.param
+    ayafileio.reset_config()
+
+
+@pytest.fixture(autouse=True)
+def _hard_limit():
+    faulthandler.dump_traceback_later(300, exit=True)
+    yield
+    faulthandler.cancel_dump_traceback_later()
+
+
+@pytest.fixture
+def digits(tmp_path):
+    path = tmp_path / "digits"
+    path.write_bytes(b"0123456789")
+    return path
