@@ -156,6 +156,7 @@ typedef struct aya_op_info {
     uint8_t probe;  /* aya_probe_rule */
     bool fence;     /* after the file's earlier operations, before its later ones */
     bool batch;     /* may share a submission */
+    bool resumes;   /* a short transfer is continued: op.buf may start small and grow */
     bool changes;   /* may change the file */
     bool gives;     /* bytes of the file to the caller */
     bool takes;     /* bytes of the caller to the file */

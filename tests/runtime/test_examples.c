@@ -271,13 +271,14 @@ make_call(run *self, void *caller_buffer)
 {
     const aya_example *example = self->example;
     bool bytes = self->info->result == AYA_RESULT_BYTES;
+    size_t room = self->info->resumes ? 1 : CONTENT_MOST;
     aya_example_call call = {
         .file = &self->file,
         .path = self->path,
         .other_file = &self->other_file,
         .other_path = self->other_path,
-        .buf = bytes ? malloc(1) : caller_buffer,
-        .buf_size = bytes ? 1 : CONTENT_MOST,
+        .buf = bytes ? malloc(room) : caller_buffer,
+        .buf_size = bytes ? room : CONTENT_MOST,
         .stat = &self->stat,
         .spans = self->spans,
         .spans_len = example->spans_len,
