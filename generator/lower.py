@@ -290,11 +290,15 @@ def build(op: Op, row: Row, parts: list[tuple[str, str, tuple[str, ...]]]) -> Fu
     if merged:
         parts, sets, alike = parts[-1:], sets[-1:], True
         parts = [("", parts[0][1], parts[0][2])]
-    branches = tuple(
-        Branch(condition, () if alike else own, lines)
-        for (condition, _, lines), own in zip(parts, sets)
-    )
-    return Function(op, str(row.where), sets[0] if alike else (), branches, any(sets))
+    branches: list[Branch] = []
+    for (condition, _, lines), own in zip(parts, sets):
+        branch = Branch(condition, () if alike else own, lines)
+        if branches and (branches[-1].locals, branches[-1].lines) == (branch.locals, lines):
+            both = f"{branches[-1].condition} || {condition}" if condition else ""
+            branches[-1] = Branch(both, branch.locals, lines)
+        else:
+            branches.append(branch)
+    return Function(op, str(row.where), sets[0] if alike else (), tuple(branches), any(sets))
 
 
 def lower_call(op: Op, row: Row, backend: Backend) -> Function:
@@ -334,11 +338,9 @@ def converted(op: Op, expression: str, kind: str) -> str:
     body = expression if simple else f"({expression})"
     if pointer:
         return f"({kind})(uintptr_t){body}"
-    if ctext.is_constant(expression) or expression.isdigit():
+    if kind == "int32_t" and simple:
         return expression
-    if kind == "int32_t" and expression in names:
-        return expression
-    return f"({kind}){body}"
+    return expression if expression.startswith(f"({kind})") else f"({kind}){body}"
 
 
 def lower_members(op: Op, row: Row, backend: Backend) -> Function:

@@ -155,3 +155,11 @@ aya_file_set_position(const aya_file *file, int64_t position)
 {
     return lseek(file->handle, position, SEEK_SET) < 0 ? -errno : 0;
 }
+
+int64_t
+aya_file_size_hint(const aya_file *file)
+{
+    struct statx stat;
+
+    return aya_posix_stat_cached(file->handle, &stat) < 0 ? 0 : (int64_t)stat.stx_size;
+}

@@ -12,7 +12,17 @@
 /* A block of an unbuffered stream that must look ahead (a line). */
 #define SMALL_BLOCK 8192
 
-enum { FRONT_FILL, FRONT_READ, FRONT_WRITE, FRONT_STAT, FRONT_TRUNCATE, FRONT_CLOSE };
+enum {
+    FRONT_OPEN,
+    FRONT_LEARN,
+    FRONT_FILL,
+    FRONT_READ,
+    FRONT_WRITE,
+    FRONT_STAT,
+    FRONT_SYNC,
+    FRONT_TRUNCATE,
+    FRONT_CLOSE
+};
 
 /* -- runs ------------------------------------------------------------------------------------------ */
 
@@ -134,6 +144,49 @@ front_take(aya_stream *stream, uint8_t use, int64_t *result)
     return true;
 }
 
+int64_t
+aya_stream_open(aya_stream *stream, const aya_open *how)
+{
+    int64_t result;
+
+    if (front_take(stream, FRONT_OPEN, &result)) {
+        return result;
+    }
+    if (stream->front_state == AYA_FRONT_BUSY) {
+        return AYA_PENDING;
+    }
+    aya_op_open(&stream->front.op, how->path, how->access, how->append, how->create, how->exclusive,
+                how->truncate, how->permissions);
+    return front_run(stream, FRONT_OPEN);
+}
+
+int64_t
+aya_stream_learn(aya_stream *stream, aya_handle handle)
+{
+    int64_t result = 0;
+
+    if (!front_take(stream, FRONT_LEARN, &result)) {
+        if (stream->front_state == AYA_FRONT_BUSY) {
+            return AYA_PENDING;
+        }
+        stream->stat = malloc(sizeof(*stream->stat));
+        if (stream->stat == NULL) {
+            return -ENOMEM;
+        }
+        result = aya_file_init(&stream->file, handle);
+        if (result == 0) {
+            aya_op_stat(&stream->front.op, &stream->file, stream->stat);
+            result = front_run(stream, FRONT_LEARN);
+        }
+    }
+    if (result != AYA_PENDING) {
+        free(stream->stat);
+        stream->stat = NULL;
+        aya_file_release(&stream->file);
+    }
+    return result;
+}
+
 void
 aya_stream_cancel(aya_stream *stream)
 {
@@ -237,6 +290,17 @@ take_back_error(aya_stream *stream)
     return error;
 }
 
+/* An append went to the end of the file, wherever the position was. */
+static void
+find_appended_position(aya_stream *stream)
+{
+    stream->appended = false;
+    if (stream->file.positioned) {
+        stream->own_position = aya_file_position(&stream->file);
+        stream->position = stream->own_position;
+    }
+}
+
 int64_t
 aya_stream_drain(aya_stream *stream)
 {
@@ -252,10 +316,8 @@ aya_stream_drain(aya_stream *stream)
         }
         back_run(stream);
     }
-    if (stream->appended && stream->file.positioned) {
-        stream->appended = false;
-        stream->own_position = aya_file_position(&stream->file);
-        stream->position = stream->own_position;
+    if (stream->appended) {
+        find_appended_position(stream);
     }
     return 0;
 }
@@ -278,6 +340,25 @@ aya_stream_flush(aya_stream *stream)
         sync_own_position(stream);
     }
     return result;
+}
+
+int64_t
+aya_stream_sync(aya_stream *stream)
+{
+    int64_t result;
+
+    if (front_take(stream, FRONT_SYNC, &result)) {
+        return result;
+    }
+    if (stream->front_state == AYA_FRONT_BUSY) {
+        return AYA_PENDING;
+    }
+    result = aya_stream_flush(stream);
+    if (result < 0) {
+        return result;
+    }
+    aya_op_fsync(&stream->front.op, &stream->file, false);
+    return front_run(stream, FRONT_SYNC);
 }
 
 /* What is as large as the buffer is written from where it lies. */
@@ -330,6 +411,9 @@ aya_stream_write(aya_stream *stream, const void *data, size_t size, size_t *done
             size_t moved = (size_t)(result < 0 ? stream->front.op.done : result);
             *done += moved;
             stream->position += (int64_t)moved;
+            if (stream->appended) {
+                find_appended_position(stream);
+            }
             if (result < 0) {
                 return result;
             }

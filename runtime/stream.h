@@ -51,6 +51,19 @@ struct aya_stream {
     unsigned generation;      /* aya_fork_generation() of what is buffered and in flight */
 };
 
+/* How a file is opened; the arguments of the operation. */
+typedef struct aya_open {
+    const aya_path_char *path;
+    aya_open_access access;
+    bool append, create, exclusive, truncate;
+    uint32_t permissions;
+} aya_open;
+
+/* Opens: the handle. Before aya_stream_init(). */
+int64_t aya_stream_open(aya_stream *stream, const aya_open *how);
+/* Lets a backend look at a descriptor whose mount is not known: 0 or -errno. Before aya_stream_init(). */
+int64_t aya_stream_learn(aya_stream *stream, aya_handle handle);
+
 /* `stream` is zeroed; its file is filled by aya_file_init(). Position: the descriptor's own. */
 void aya_stream_init(aya_stream *stream, size_t buffer_size, bool owns_handle);
 /* Frees the buffers; nothing is in flight. */
@@ -87,6 +100,9 @@ int64_t aya_stream_write(aya_stream *stream, const void *data, size_t size, size
 int64_t aya_stream_drain(aya_stream *stream);
 /* Drains, and sets the descriptor's own position to the stream's. */
 int64_t aya_stream_flush(aya_stream *stream);
+
+/* Flushes, and makes what was written durable. */
+int64_t aya_stream_sync(aya_stream *stream);
 
 /* whence as in lseek(); the new position. */
 int64_t aya_stream_seek(aya_stream *stream, int64_t offset, int whence);

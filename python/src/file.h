@@ -22,6 +22,7 @@ typedef enum aya_core_state {
 
 struct aya_core {
     aya_stream stream;        /* first: wake() gets from it to the core */
+    aya_module *module;
     Py_ssize_t references;    /* views, commands and requests */
     uint8_t state;            /* aya_core_state */
     bool readable, writable, appending, created, exclusive, truncating; /* the mode */
@@ -29,10 +30,13 @@ struct aya_core {
     bool auto_flush;
     bool seekable_known, seekable;
     bool running;             /* a step function is on the stack */
-    bool line_reads;          /* unused bytes of a window may be kept */
+    bool closing;             /* close() was called: no further operation is taken */
+    bool timed_out;           /* close() has waited long enough: what is queued is ended unrun */
     int64_t buffering;
+    aya_handle given;         /* the descriptor that open() was given, or AYA_NO_HANDLE */
     unsigned writers;         /* queued commands that write */
     Operation *head, *tail;   /* the queue; head is the one that runs */
+    LoopState *head_loop;     /* whose thread runs the head now; borrowed */
     Operation *last_read;     /* whose result ends at the position; borrowed, for undo */
     PyObject *open_error;     /* exception */
     PyObject *late_error;     /* of a command whose waiter had gone: raised by the next flush or close */

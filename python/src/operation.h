@@ -19,6 +19,7 @@ typedef struct Operation Operation;
 typedef struct AsyncFile AsyncFile;
 typedef struct LoopState LoopState;
 typedef struct aya_core aya_core;
+typedef struct aya_module aya_module;
 
 /* What a step function reports. */
 typedef enum aya_step {
@@ -56,13 +57,19 @@ typedef struct aya_command {
     PyObject *extra;          /* owned */
     /* Called when the result is thrown away before it was delivered, so that the next read gets it. */
     void (*undo)(Operation *operation);
+    /* Called when the command was given up before its end and nothing of it is in flight any more: puts
+     * back what it had taken so far. */
+    void (*give_up)(Operation *operation);
     uint8_t cancel;           /* aya_command_cancel */
     uint8_t phase;            /* free for the step function; 0 at first */
     bool begun;               /* the step function was called */
+    bool ends_open;           /* a cancel ends the open that it waits for */
+    bool closes;              /* may run on a file that is being closed */
 } aya_command;
 
 struct Operation {
     PyObject_HEAD
+    aya_module *module;
     PyObject *loop;           /* owned; NULL when unbound */
     LoopState *loop_state;    /* owned */
     AsyncFile *file;          /* owned; NULL for module functions */
@@ -76,6 +83,7 @@ struct Operation {
     Operation *next_ready;    /* in loop_state's list of what is to be delivered; owned */
     const char *name;         /* of the method */
     uint8_t state;            /* aya_operation_state */
+    uint8_t parked_state;     /* what it becomes when a PARKED one is shown */
     bool is_command;
     bool blocking;            /* _asyncio_future_blocking */
     bool in_flight;           /* started: a reference is owned by the runtime or the queue */
@@ -155,5 +163,29 @@ aya_step aya_step_error(Operation *operation, int64_t error);
 /* Readable memory of `value`, held by the operation; *mutable tells whether it may change under us. */
 int aya_operation_view(Operation *operation, PyObject *value, const void **data, size_t *size,
                        bool *is_mutable);
+
+/* The outcome of a request or a command: steals `value`; with NULL the set exception is the outcome. */
+void aya_operation_end(Operation *operation, PyObject *value);
+/* It ended inside its own call: parks it where the turn's budget is spent. */
+void aya_operation_ended_inline(Operation *operation);
+/* The waiter goes now, cancelled; the operation itself may go on. */
+void aya_operation_leave(Operation *operation);
+/* Whether somebody still waits for the outcome. */
+static inline bool
+aya_operation_wanted(const Operation *operation)
+{
+    return operation->state == AYA_PENDING_STATE;
+}
+/* A new one, bound to the running loop if there is one. */
+Operation *aya_operation_new(aya_module *module, AsyncFile *file, const char *name, bool is_command);
+/* Raises what kept the file from being opened, or ValueError for a closed one; 0 when it may be used. */
+int aya_core_check(aya_core *core);
+
+/* command.c: */
+void aya_command_cancel_pending(Operation *operation);
+/* The head of the core's queue runs on as far as it can; called by wake() and after an open. */
+void aya_core_advance(aya_core *core);
+
+int aya_operation_add_type(PyObject *module, aya_module *state);
 
 #endif

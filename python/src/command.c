@@ -1,0 +1,291 @@
+/* Commands: operations that use a file's stream, one at a time, in the order in which they were made.
+ *
+ * The head of a core's queue is the command that runs. Its step function is called until it says that it
+ * is done; in between it waits for the stream's wake(). A command whose waiter has gone stays at the
+ * head until nothing of it is in flight.
+ */
+#include "file.h"
+#include "loop.h"
+#include "core.h"
+
+Operation *
+aya_command_new(AsyncFile *file, const char *name, aya_step_function step, aya_command_cancel rule)
+{
+    Operation *operation = aya_operation_new(aya_module_of_type(Py_TYPE(file)), file, name, true);
+
+    if (operation != NULL) {
+        operation->command.step = step;
+        operation->command.cancel = (uint8_t)rule;
+    }
+    return operation;
+}
+
+aya_step
+aya_step_error(Operation *operation, int64_t error)
+{
+    if (error == -ECANCELED && operation->file->core != NULL && operation->file->core->closing) {
+        PyErr_SetString(PyExc_ValueError, "I/O operation on closed file.");
+    } else if (error == -ECANCELED) {
+        PyErr_SetNone(operation->module->cancelled_error);
+    } else {
+        aya_raise(operation->module, error,
+                  operation->file->core == NULL ? NULL : operation->file->core->path);
+    }
+    return AYA_STEP_FAILED;
+}
+
+static bool
+writes(const Operation *operation)
+{
+    return operation->command.cancel >= AYA_COMMAND_GO_ON;
+}
+
+/* The waiter of a read has gone: what is left is to let go of the memory. */
+static bool
+given_up(const Operation *operation)
+{
+    return (operation->state == AYA_CANCELLED || operation->cancel_wanted) && !writes(operation);
+}
+
+static void
+submit_soon(Operation *operation)
+{
+    if (aya_context_queued(operation->loop_state->context)
+        && aya_loop_started(operation->loop_state, operation->loop) < 0) {
+        PyErr_WriteUnraisable((PyObject *)operation);
+    }
+}
+
+/* Runs the head once. True: it has ended. */
+static bool
+run(aya_core *core, Operation *operation)
+{
+    aya_step outcome;
+
+    if (given_up(operation)) {
+        if (core->stream.front_state == AYA_FRONT_BUSY) {
+            return false;
+        }
+        aya_stream_forget(&core->stream);
+        if (operation->command.begun && operation->command.give_up != NULL) {
+            operation->command.give_up(operation);
+        }
+        if (operation->cancel_wanted) {
+            aya_operation_end(operation, Py_NewRef(Py_None));
+        }
+        return true;
+    }
+    if (core->timed_out && !operation->command.closes) {
+        aya_stream_forget(&core->stream);
+        PyErr_SetString(PyExc_ValueError, "I/O operation on closed file.");
+        aya_operation_end(operation, NULL);
+        return true;
+    }
+    core->stream.context = operation->loop_state->context;
+    if (!operation->command.begun) {
+        operation->command.begun = true;
+        core->last_read = NULL;
+    }
+    core->running = true;
+    outcome = operation->command.step(operation);
+    core->running = false;
+    if (outcome == AYA_STEP_PENDING) {
+        submit_soon(operation);
+        return false;
+    }
+    PyObject *value = operation->result;
+    operation->result = NULL;
+    if (outcome == AYA_STEP_FAILED) {
+        Py_CLEAR(value);
+    }
+    if (core->stream.back_busy) {
+        submit_soon(operation);
+    }
+    aya_operation_end(operation, value);
+    return true;
+}
+
+/* -- the queue ------------------------------------------------------------------------------------- */
+
+static void
+append(aya_core *core, Operation *operation)
+{
+    Py_INCREF(operation);
+    operation->in_flight = true;
+    operation->command.next = NULL;
+    if (core->tail == NULL) {
+        core->head = operation;
+    } else {
+        core->tail->command.next = operation;
+    }
+    core->tail = operation;
+    core->writers += writes(operation);
+}
+
+/* Takes the head off; its reference is the caller's. */
+static Operation *
+pop(aya_core *core)
+{
+    Operation *operation = core->head;
+
+    core->head = operation->command.next;
+    if (core->head == NULL) {
+        core->tail = NULL;
+    }
+    operation->command.next = NULL;
+    operation->in_flight = false;
+    core->writers -= writes(operation);
+    return operation;
+}
+
+static PyObject *
+on_posted(PyObject *self, PyObject *unused)
+{
+    aya_core *core = PyCapsule_GetPointer(self, "ayafileio.core");
+
+    (void)unused;
+    aya_core_advance(core);
+    aya_core_drop(core);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef posted_definition = {"_ayafileio_advance", on_posted, METH_NOARGS, NULL};
+
+/* The next command is another loop's: that loop runs it. */
+static void
+post(aya_core *core, Operation *operation)
+{
+    PyObject *capsule = PyCapsule_New(core, "ayafileio.core", NULL);
+    PyObject *callback = capsule == NULL ? NULL : PyCFunction_New(&posted_definition, capsule);
+    PyObject *handle = NULL;
+
+    Py_XDECREF(capsule);
+    if (callback != NULL) {
+        core->references++;
+        handle = PyObject_CallMethodOneArg(operation->loop,
+                                           core->module->str_call_soon_threadsafe, callback);
+        Py_DECREF(callback);
+    }
+    if (handle == NULL) {
+        PyErr_WriteUnraisable((PyObject *)operation);
+        return;
+    }
+    Py_DECREF(handle);
+}
+
+static bool
+runs_here(aya_core *core, Operation *operation)
+{
+    PyObject *loop;
+    bool here = operation->loop_state->context != NULL;
+
+    if (core->head_loop == operation->loop_state) {
+        return here;
+    }
+    loop = aya_running_loop(core->module);
+    here = here && loop == operation->loop;
+    Py_XDECREF(loop);
+    return here;
+}
+
+void
+aya_core_advance(aya_core *core)
+{
+    if (core->running) {
+        return;
+    }
+    core->references++;
+    while (core->head != NULL) {
+        Operation *operation = core->head;
+        if (operation->loop_state->context == NULL) {
+            /* Its loop is gone: nobody will run it. */
+            operation->cancel_wanted = aya_operation_wanted(operation);
+            aya_operation_end(operation, Py_NewRef(Py_None));
+        } else if (!runs_here(core, operation)) {
+            post(core, operation);
+            break;
+        } else {
+            core->head_loop = operation->loop_state;
+            if (!run(core, operation)) {
+                break;
+            }
+        }
+        Py_DECREF(pop(core));
+    }
+    if (core->head == NULL) {
+        core->head_loop = NULL;
+    }
+    aya_core_drop(core);
+}
+
+PyObject *
+aya_command_begin(Operation *operation)
+{
+    if (operation->state == AYA_UNBOUND) {
+        return (PyObject *)operation;
+    }
+    aya_core *core = operation->file->core;
+    if (core == NULL) {
+        aya_file_check(operation->file);
+        return aya_operation_refused(operation);
+    }
+    if (core->stream.generation != aya_fork_generation()) {
+        aya_core_after_fork(core);
+    }
+    if (core->closing && !operation->command.closes) {
+        PyErr_SetString(PyExc_ValueError, "I/O operation on closed file.");
+        return aya_operation_refused(operation);
+    }
+    if (core->state == AYA_CORE_UNOPENED && aya_core_open(core, operation->file) < 0) {
+        return aya_operation_refused(operation);
+    }
+    if (core->head != NULL) {
+        append(core, operation);
+        return (PyObject *)operation;
+    }
+    core->head_loop = operation->loop_state;
+    append(core, operation);
+    core->references++;
+    if (run(core, operation)) {
+        Py_DECREF(pop(core));
+        if (core->head != NULL) {
+            aya_core_advance(core);
+        } else {
+            core->head_loop = NULL;
+        }
+        aya_operation_ended_inline(operation);
+    }
+    aya_core_drop(core);
+    return (PyObject *)operation;
+}
+
+void
+aya_command_cancel_pending(Operation *operation)
+{
+    aya_core *core = operation->file == NULL ? NULL : operation->file->core;
+    bool runs = core != NULL && core->head == operation && operation->command.begun;
+
+    if (operation->command.ends_open && core != NULL && core->state == AYA_CORE_OPENING) {
+        aya_stream_cancel(&core->stream);
+    }
+    switch (operation->command.cancel) {
+    case AYA_COMMAND_ABORT_WAIT:
+    case AYA_COMMAND_ABORT:
+        if (runs && core->stream.front_state == AYA_FRONT_BUSY) {
+            if (operation->command.cancel == AYA_COMMAND_ABORT_WAIT) {
+                operation->cancel_wanted = true;
+            } else {
+                aya_operation_leave(operation);
+            }
+            aya_stream_cancel(&core->stream);
+            return;
+        }
+        break;
+    case AYA_COMMAND_GO_ON_WAIT:
+        operation->cancel_wanted = true;
+        return;
+    default:
+        break;
+    }
+    aya_operation_leave(operation);
+}

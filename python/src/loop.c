@@ -1,0 +1,509 @@
+/* LoopState: the meeting of an event loop and a context. Runs in the loop's thread with the GIL.
+ *
+ * The loop watches the context's descriptors; one callback reaps and delivers. Delivery runs tasks
+ * directly, each in its own context (contextvars), until the turn's budget is used; what is left comes
+ * in the loop's next turn.
+ */
+#include "loop.h"
+
+#include <time.h>
+
+/* The longest that one turn of the loop is held by operations that finish inline or are delivered. */
+#define TURN_BUDGET_NS 500000
+/* Operations of one callback that never park: else ten thousand tasks with one read each all would. */
+#define EXEMPT 2
+/* As many started operations are handed over at once: a whole turn's would leave the disk idle. */
+#define SUBMIT_AT 8
+
+static _Thread_local LoopState *current;
+
+static int64_t
+now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
+
+PyObject *
+aya_running_loop(aya_module *module)
+{
+    PyObject *loop = PyObject_CallNoArgs(module->get_running_loop);
+
+    if (loop == NULL) {
+        PyErr_Clear();
+        return NULL;
+    }
+    if (loop == Py_None) {
+        Py_DECREF(loop);
+        return NULL;
+    }
+    return loop;
+}
+
+/* -- callbacks ------------------------------------------------------------------------------------- */
+
+static PyObject *
+method_of(LoopState *state, PyMethodDef *definition)
+{
+    return PyCFunction_New(definition, (PyObject *)state);
+}
+
+static int
+call_soon(LoopState *state, PyObject *loop, PyMethodDef *definition)
+{
+    PyObject *callback = method_of(state, definition);
+
+    if (callback == NULL) {
+        return -1;
+    }
+    PyObject *arguments[] = {loop, callback};
+    PyObject *handle = PyObject_VectorcallMethod(state->module->str_call_soon, arguments, 2, NULL);
+    Py_DECREF(callback);
+    if (handle == NULL) {
+        return -1;
+    }
+    Py_DECREF(handle);
+    return 0;
+}
+
+static int
+submit(LoopState *state)
+{
+    state->queued = 0;
+    int error = state->context == NULL ? 0 : aya_context_submit(state->context);
+    if (error < 0) {
+        aya_raise(state->module, error, NULL);
+        return -1;
+    }
+    return 0;
+}
+
+static PyObject *
+on_submit(PyObject *self, PyObject *unused)
+{
+    LoopState *state = (LoopState *)self;
+
+    (void)unused;
+    state->submit_scheduled = false;
+    if (submit(state) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef submit_definition = {"_ayafileio_submit", on_submit, METH_NOARGS, NULL};
+
+static int schedule_delivery(LoopState *state);
+
+/* Delivers what is ready, in order, for one budget. */
+static int
+deliver(LoopState *state)
+{
+    int64_t end;
+    int status = 0;
+
+    if (state->delivering || state->ready_head == NULL) {
+        return 0;
+    }
+    Py_INCREF(state);
+    state->delivering = true;
+    end = now_ns() + TURN_BUDGET_NS;
+    while (state->ready_head != NULL && status == 0) {
+        Operation *operation = state->ready_head;
+        state->ready_head = operation->next_ready;
+        if (state->ready_head == NULL) {
+            state->ready_tail = NULL;
+        }
+        operation->next_ready = NULL;
+        state->turn_began_ns = now_ns();
+        state->callback_inline = 0;
+        if (state->turn_began_ns > end) {
+            operation->next_ready = state->ready_head;
+            state->ready_head = operation;
+            if (operation->next_ready == NULL) {
+                state->ready_tail = operation;
+            }
+            break;
+        }
+        /* A task that is woken here gets a fifth of the turn. */
+        state->turn_began_ns -= TURN_BUDGET_NS - TURN_BUDGET_NS / 5;
+        status = aya_operation_deliver(operation);
+        Py_DECREF(operation);
+    }
+    state->delivering = false;
+    if (status == 0 && state->queued > 0) {
+        status = submit(state);
+    }
+    if (state->ready_head != NULL) {
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        if (schedule_delivery(state) < 0 && type != NULL) {
+            PyErr_Clear();
+        }
+        if (type != NULL) {
+            PyErr_Restore(type, value, traceback);
+        }
+    }
+    Py_DECREF(state);
+    return status;
+}
+
+static PyObject *
+on_deliver(PyObject *self, PyObject *unused)
+{
+    LoopState *state = (LoopState *)self;
+
+    (void)unused;
+    state->deliver_scheduled = false;
+    if (deliver(state) < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef deliver_definition = {"_ayafileio_deliver", on_deliver, METH_NOARGS, NULL};
+
+static int
+schedule_delivery(LoopState *state)
+{
+    if (state->deliver_scheduled) {
+        return 0;
+    }
+    state->deliver_scheduled = true;
+    return call_soon(state, state->loop, &deliver_definition);
+}
+
+static PyObject *
+on_readable(PyObject *self, PyObject *unused)
+{
+    LoopState *state = (LoopState *)self;
+
+    (void)unused;
+    if (state->context == NULL) {
+        Py_RETURN_NONE;
+    }
+    Py_INCREF(state);
+    aya_context_reap(state->context);
+    int status = deliver(state);
+    Py_DECREF(state);
+    if (status < 0) {
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef readable_definition = {"_ayafileio_readable", on_readable, METH_NOARGS, NULL};
+
+/* -- use ------------------------------------------------------------------------------------------- */
+
+int
+aya_loop_started(LoopState *state, PyObject *loop)
+{
+    if (state->delivering) {
+        state->queued++;
+        return state->queued >= SUBMIT_AT ? submit(state) : 0;
+    }
+    if (++state->queued >= SUBMIT_AT) {
+        return submit(state);
+    }
+    if (state->submit_scheduled) {
+        return 0;
+    }
+    state->submit_scheduled = true;
+    return call_soon(state, loop, &submit_definition);
+}
+
+int
+aya_loop_ready(LoopState *state, Operation *operation)
+{
+    Py_INCREF(operation);
+    operation->next_ready = NULL;
+    if (state->ready_tail == NULL) {
+        state->ready_head = operation;
+    } else {
+        state->ready_tail->next_ready = operation;
+    }
+    state->ready_tail = operation;
+    return state->context == NULL || state->delivering ? 0 : schedule_delivery(state);
+}
+
+/* A number that differs from one callback of the loop to the next. */
+static uint64_t
+callback_mark(void)
+{
+    /* Every Context.run() changes it; the loop runs each callback by one. */
+    return PyThreadState_Get()->context_ver;
+}
+
+bool
+aya_loop_must_park(LoopState *state)
+{
+    uint64_t mark = callback_mark();
+
+    if (mark != state->callback_mark) {
+        state->callback_mark = mark;
+        state->callback_inline = 0;
+    }
+    if (++state->callback_inline <= EXEMPT) {
+        return false;
+    }
+    int64_t now = now_ns();
+    if (state->callback_inline == EXEMPT + 1 && !state->delivering
+        && now - state->turn_began_ns > 2 * TURN_BUDGET_NS) {
+        /* Nothing tells when a turn begins: so a stretch without operations ends one. */
+        state->turn_began_ns = now;
+    }
+    return now - state->turn_began_ns > TURN_BUDGET_NS;
+}
+
+/* Whether the state is `loop`'s, and not that of one that lay at the same address. */
+static bool
+is_state_of(LoopState *state, aya_module *module, PyObject *loop)
+{
+    if (state->loop != loop || state->module != module) {
+        return false;
+    }
+#if PY_VERSION_HEX >= 0x030d0000
+    PyObject *alive;
+    if (PyWeakref_GetRef(state->loop_ref, &alive) < 0) {
+        PyErr_Clear();
+        return false;
+    }
+    Py_XDECREF(alive);
+    return alive == loop;
+#else
+    return PyWeakref_GET_OBJECT(state->loop_ref) == loop;
+#endif
+}
+
+/* -- life ------------------------------------------------------------------------------------------ */
+
+static int
+watch(LoopState *state, PyObject *loop, bool add)
+{
+    int descriptors[AYA_DESCRIPTOR_MAX];
+    int count = aya_context_descriptors(state->context, descriptors);
+
+    for (int i = 0; i < count; i++) {
+        PyObject *callback = add ? method_of(state, &readable_definition) : NULL;
+        if (add && callback == NULL) {
+            return -1;
+        }
+        PyObject *done = add ? PyObject_CallMethod(loop, "add_reader", "iO", descriptors[i], callback)
+                             : PyObject_CallMethod(loop, "remove_reader", "i", descriptors[i]);
+        Py_XDECREF(callback);
+        if (done == NULL) {
+            return -1;
+        }
+        Py_DECREF(done);
+    }
+    return 0;
+}
+
+static void
+unlink_state(LoopState *state)
+{
+    if (state->previous != NULL) {
+        state->previous->next = state->next;
+    } else if (state->module->loops == state) {
+        state->module->loops = state->next;
+    }
+    if (state->next != NULL) {
+        state->next->previous = state->previous;
+    }
+    state->next = state->previous = NULL;
+}
+
+static void
+release_context(LoopState *state)
+{
+    aya_context *context = state->context;
+
+    if (context == NULL) {
+        return;
+    }
+    const uint64_t *routes = aya_context_routes(context);
+    state->context = NULL;
+    for (int i = 0; i < AYA_ROUTE_COUNT; i++) {
+        state->module->ended_routes[i] += routes[i];
+    }
+    aya_context_destroy(context);
+}
+
+static int
+make_context(LoopState *state, PyObject *loop)
+{
+    int error = aya_context_create(&state->module->config, &state->context);
+
+    if (error < 0) {
+        aya_raise(state->module, error, NULL);
+        return -1;
+    }
+    if (watch(state, loop, true) < 0) {
+        release_context(state);
+        return -1;
+    }
+    return 0;
+}
+
+/* In a child of a fork the parent's context must not be used: closes it and makes another. */
+static int
+renew_context(LoopState *state, PyObject *loop)
+{
+    if (state->context != NULL) {
+        if (watch(state, loop, false) < 0) {
+            PyErr_Clear();
+        }
+        release_context(state);
+    }
+    state->queued = 0;
+    state->submit_scheduled = state->deliver_scheduled = false;
+    return make_context(state, loop);
+}
+
+LoopState *
+aya_loop_state(aya_module *module, PyObject *loop)
+{
+    LoopState *state = current;
+
+    if (state == NULL || !is_state_of(state, module, loop)) {
+        state = module->loops;
+        while (state != NULL && !is_state_of(state, module, loop)) {
+            state = state->next;
+        }
+    }
+    if (state != NULL) {
+        current = state;
+        if (state->context != NULL
+            && aya_context_generation(state->context) == aya_fork_generation()) {
+            return (LoopState *)Py_NewRef((PyObject *)state);
+        }
+        Py_INCREF(state);
+        if (renew_context(state, loop) < 0) {
+            Py_DECREF(state);
+            return NULL;
+        }
+        return state;
+    }
+    if (aya_loops_sweep(module) < 0) {
+        return NULL;
+    }
+    state = PyObject_New(LoopState, module->loop_type);
+    if (state == NULL) {
+        return NULL;
+    }
+    memset((char *)state + sizeof(PyObject), 0, sizeof(*state) - sizeof(PyObject));
+    state->module = module;
+    state->loop = loop;
+    state->loop_ref = PyWeakref_NewRef(loop, NULL);
+    if (state->loop_ref == NULL || make_context(state, loop) < 0) {
+        Py_DECREF(state);
+        return NULL;
+    }
+    state->next = module->loops;
+    if (module->loops != NULL) {
+        module->loops->previous = state;
+    }
+    module->loops = state;
+    current = state;
+    return state;
+}
+
+int
+aya_loops_sweep(aya_module *module)
+{
+    for (LoopState *state = module->loops, *next; state != NULL; state = next) {
+        next = state->next;
+        int is_closed = 1;
+        if (is_state_of(state, module, state->loop)) {
+            PyObject *closed = PyObject_CallMethodNoArgs(state->loop, module->str_is_closed);
+            if (closed == NULL) {
+                return -1;
+            }
+            is_closed = PyObject_IsTrue(closed);
+            Py_DECREF(closed);
+        }
+        if (is_closed == 1) {
+            Py_INCREF(state);
+            unlink_state(state);
+            release_context(state);
+            Py_DECREF(state);
+            next = module->loops;
+        }
+    }
+    return 0;
+}
+
+void
+aya_loops_end(aya_module *module)
+{
+    for (LoopState *state = module->loops; state != NULL; state = state->next) {
+        Py_INCREF(state);
+        release_context(state);
+        Py_DECREF(state);
+    }
+}
+
+void
+aya_loops_stats(PyObject *module, uint64_t routes[AYA_ROUTE_COUNT], size_t *contexts, size_t *pending)
+{
+    aya_module *state = aya_module_state(module);
+
+    *contexts = *pending = 0;
+    for (int i = 0; i < AYA_ROUTE_COUNT; i++) {
+        routes[i] = state->ended_routes[i];
+    }
+    for (LoopState *loop = state->loops; loop != NULL; loop = loop->next) {
+        if (loop->context == NULL) {
+            continue;
+        }
+        *contexts += 1;
+        *pending += aya_context_pending(loop->context);
+        for (int i = 0; i < AYA_ROUTE_COUNT; i++) {
+            routes[i] += aya_context_routes(loop->context)[i];
+        }
+    }
+}
+
+static void
+loop_dealloc(PyObject *self)
+{
+    LoopState *state = (LoopState *)self;
+    PyTypeObject *type = Py_TYPE(self);
+
+    if (current == state) {
+        current = NULL;
+    }
+    unlink_state(state);
+    release_context(state);
+    while (state->ready_head != NULL) {
+        Operation *operation = state->ready_head;
+        state->ready_head = operation->next_ready;
+        operation->next_ready = NULL;
+        Py_DECREF(operation);
+    }
+    Py_XDECREF(state->loop_ref);
+    PyObject_Free(self);
+    Py_DECREF(type);
+}
+
+static PyType_Slot loop_slots[] = {
+    {Py_tp_dealloc, loop_dealloc},
+    {0, NULL},
+};
+
+static PyType_Spec loop_spec = {
+    .name = "ayafileio._ayafileio.LoopState",
+    .basicsize = sizeof(LoopState),
+    .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION,
+    .slots = loop_slots,
+};
+
+int
+aya_loop_add_type(PyObject *module, aya_module *state)
+{
+    state->loop_type = (PyTypeObject *)PyType_FromModuleAndSpec(module, &loop_spec, NULL);
+    return state->loop_type == NULL ? -1 : 0;
+}

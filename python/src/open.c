@@ -1,0 +1,888 @@
+/* Opening, closing and the life of a core. An open is the first command of a core's queue: commands made
+ * before it has ended wait behind it.
+ */
+#include "core.h"
+#include "loop.h"
+#include "text.h"
+
+#include <fcntl.h>
+#include <structmember.h>
+#include <unistd.h>
+
+/* -- the core -------------------------------------------------------------------------------------- */
+
+static void
+on_wake(aya_stream *stream)
+{
+    aya_core_advance((aya_core *)stream);
+}
+
+aya_core *
+aya_core_new(aya_module *module)
+{
+    aya_core *core = PyMem_Calloc(1, sizeof(*core));
+
+    if (core == NULL) {
+        PyErr_NoMemory();
+        return NULL;
+    }
+    core->module = module;
+    core->references = 1;
+    core->closefd = true;
+    core->buffering = -1;
+    core->given = AYA_NO_HANDLE;
+    core->stream.file.handle = core->stream.file.io = AYA_NO_HANDLE;
+    core->stream.wake = on_wake;
+    core->stream.generation = aya_fork_generation();
+    core->next = module->cores;
+    if (core->next != NULL) {
+        core->next->previous = core;
+    }
+    module->cores = core;
+    return core;
+}
+
+static void
+core_free(aya_core *core)
+{
+    if (core->previous != NULL) {
+        core->previous->next = core->next;
+    } else {
+        core->module->cores = core->next;
+    }
+    if (core->next != NULL) {
+        core->next->previous = core->previous;
+    }
+    aya_stream_release(&core->stream);
+    Py_CLEAR(core->open_error);
+    Py_CLEAR(core->late_error);
+    Py_CLEAR(core->path);
+    Py_CLEAR(core->path_bytes);
+    Py_CLEAR(core->opener);
+    PyMem_Free(core);
+}
+
+/* Closes by blocking calls: no loop runs that could be held up. */
+static void
+close_blocking(aya_core *core)
+{
+    aya_handle handle = core->stream.file.handle;
+    int error = core->stream.generation == aya_fork_generation()
+                    ? aya_stream_drain_blocking(&core->stream)
+                    : 0;
+
+    aya_file_release(&core->stream.file);
+    if (core->closefd && handle != AYA_NO_HANDLE) {
+        close(handle);
+    }
+    core->stream.file.handle = core->stream.file.io = AYA_NO_HANDLE;
+    core->state = AYA_CORE_CLOSED;
+    if (error < 0) {
+        aya_raise(core->module, error, core->path);
+        PyErr_WriteUnraisable(core->path);
+    }
+}
+
+static AsyncFile *
+view_of(aya_core *core)
+{
+    AsyncFile *file = (AsyncFile *)core->module->file_type->tp_alloc(core->module->file_type, 0);
+
+    if (file != NULL) {
+        file->core = core;
+        core->references++;
+        file->mode = PyUnicode_FromString("");
+    }
+    return file;
+}
+
+/* The last reference is gone and the file is open: a loop that runs closes it, else blocking calls. */
+static void
+close_dropped(aya_core *core)
+{
+    PyObject *loop = aya_running_loop(core->module);
+
+    if (loop != NULL) {
+        AsyncFile *file = view_of(core);
+        PyObject *closing = file == NULL ? NULL : aya_file_close(file, false);
+        Py_DECREF(loop);
+        Py_XDECREF((PyObject *)file);
+        if (closing != NULL) {
+            Py_DECREF(closing);
+            return;
+        }
+        PyErr_Clear();
+    }
+    close_blocking(core);
+}
+
+void
+aya_core_drop(aya_core *core)
+{
+    if (--core->references > 0) {
+        return;
+    }
+    if (core->state == AYA_CORE_OPEN && !core->closing) {
+        PyObject *type, *value, *traceback;
+        PyErr_Fetch(&type, &value, &traceback);
+        core->references = 1;
+        close_dropped(core);
+        PyErr_Restore(type, value, traceback);
+        if (--core->references > 0) {
+            return;
+        }
+    }
+    core_free(core);
+}
+
+void
+aya_core_after_fork(aya_core *core)
+{
+    aya_stream_after_fork(&core->stream);
+    /* The parent's commands never end here. */
+    core->head = core->tail = NULL;
+    core->head_loop = NULL;
+    core->writers = 0;
+    core->running = false;
+}
+
+void
+aya_cores_end(aya_module *module)
+{
+    for (aya_core *core = module->cores; core != NULL; core = core->next) {
+        if (core->state != AYA_CORE_OPEN || core->stream.generation != aya_fork_generation()) {
+            continue;
+        }
+        int error = aya_stream_drain_blocking(&core->stream);
+        if (error < 0) {
+            aya_raise(module, error, core->path);
+            PyErr_WriteUnraisable(core->path);
+        }
+    }
+}
+
+int
+aya_core_check(aya_core *core)
+{
+    switch (core->state) {
+    case AYA_CORE_FAILED:
+        PyErr_SetObject((PyObject *)Py_TYPE(core->open_error), core->open_error);
+        return -1;
+    case AYA_CORE_CLOSED:
+        PyErr_SetString(PyExc_ValueError, "I/O operation on closed file.");
+        return -1;
+    default:
+        return 0;
+    }
+}
+
+/* -- the open command ------------------------------------------------------------------------------ */
+
+static int
+system_flags(const aya_core *core)
+{
+    int flags = O_CLOEXEC;
+
+    flags |= core->readable && core->writable ? O_RDWR : core->writable ? O_WRONLY : O_RDONLY;
+    flags |= core->appending ? O_APPEND : 0;
+    flags |= core->created ? O_CREAT : 0;
+    flags |= core->exclusive ? O_EXCL : 0;
+    flags |= core->truncating ? O_TRUNC : 0;
+    return flags;
+}
+
+static PyObject *
+on_opener(PyObject *self, PyObject *future)
+{
+    aya_core *core = PyCapsule_GetPointer(self, "ayafileio.core");
+
+    (void)future;
+    aya_core_advance(core);
+    aya_core_drop(core);
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef opener_definition = {"_ayafileio_opened", on_opener, METH_O, NULL};
+
+/* Runs the caller's opener in the loop's executor: it may block. */
+static int
+start_opener(Operation *operation)
+{
+    aya_core *core = operation->file->core;
+    PyObject *capsule = PyCapsule_New(core, "ayafileio.core", NULL);
+    PyObject *callback = capsule == NULL ? NULL : PyCFunction_New(&opener_definition, capsule);
+    PyObject *added = NULL;
+
+    Py_XDECREF(capsule);
+    if (callback != NULL) {
+        operation->command.object =
+            PyObject_CallMethod(operation->loop, "run_in_executor", "OOOi", Py_None, core->opener,
+                                core->path, system_flags(core));
+        if (operation->command.object != NULL) {
+            core->references++;
+            added = PyObject_CallMethod(operation->command.object, "add_done_callback", "O",
+                                        callback);
+        }
+        Py_DECREF(callback);
+    }
+    Py_XDECREF(added);
+    return added == NULL ? -1 : 0;
+}
+
+/* The descriptor that the opener gave, or -1 with an exception. */
+static int
+take_opener(Operation *operation)
+{
+    PyObject *value = PyObject_CallMethod(operation->command.object, "result", NULL);
+    int descriptor;
+
+    if (value == NULL) {
+        return -1;
+    }
+    if (!PyLong_Check(value)) {
+        Py_DECREF(value);
+        PyErr_SetString(PyExc_TypeError, "expected integer from opener");
+        return -1;
+    }
+    descriptor = (int)PyLong_AsLong(value);
+    Py_DECREF(value);
+    if (descriptor < 0) {
+        if (!PyErr_Occurred()) {
+            PyErr_Format(PyExc_ValueError, "opener returned %d", descriptor);
+        }
+        return -1;
+    }
+    fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+    return descriptor;
+}
+
+enum { PHASE_HANDLE, PHASE_OPENER, PHASE_LEARN, PHASE_LAST };
+
+/* Gets the handle: 0 when operation->command.number[0] is it, AYA_PENDING, -errno, or -EILSEQ with an
+ * exception set. */
+static int64_t
+find_handle(Operation *operation)
+{
+    aya_core *core = operation->file->core;
+    int64_t handle = core->given;
+
+    if (operation->command.phase == PHASE_OPENER) {
+        PyObject *done = PyObject_CallMethod(operation->command.object, "done", NULL);
+        int is_done = done == NULL ? -1 : PyObject_IsTrue(done);
+        Py_XDECREF(done);
+        if (is_done <= 0) {
+            return is_done < 0 ? -EILSEQ : AYA_PENDING;
+        }
+        handle = take_opener(operation);
+        if (handle < 0) {
+            return -EILSEQ;
+        }
+    } else if (core->opener != NULL) {
+        operation->command.phase = PHASE_OPENER;
+        return start_opener(operation) < 0 ? -EILSEQ : AYA_PENDING;
+    } else if (core->path_bytes != NULL) {
+        aya_open how = {
+            .path = PyBytes_AS_STRING(core->path_bytes),
+            .access = core->readable && core->writable ? AYA_OPEN_BOTH
+                      : core->writable                 ? AYA_OPEN_WRITE
+                                                       : AYA_OPEN_READ,
+            .append = core->appending,
+            .create = core->created,
+            .exclusive = core->exclusive,
+            .truncate = core->truncating,
+            .permissions = 0666,
+        };
+        handle = aya_stream_open(&core->stream, &how);
+        if (handle < 0) {
+            return handle;
+        }
+    }
+    operation->command.number[0] = handle;
+    bool known = core->path_bytes != NULL && core->opener == NULL;
+    operation->command.phase = known || aya_file_known((aya_handle)handle) ? PHASE_LAST : PHASE_LEARN;
+    return 0;
+}
+
+/* The descriptor is there: what is it, and does it fit the mode? 0 or -errno, or -EILSEQ. */
+static int64_t
+take_handle(Operation *operation)
+{
+    aya_core *core = operation->file->core;
+    aya_stream *stream = &core->stream;
+    int error = aya_file_init(&stream->file, (aya_handle)operation->command.number[0]);
+
+    if (error < 0) {
+        return error;
+    }
+    if (stream->file.kind == AYA_FILE_DIRECTORY) {
+        return -EISDIR;
+    }
+    size_t size = core->buffering == 0 ? 0
+                  : core->buffering > 1 ? (size_t)core->buffering
+                                        : (size_t)core->module->config.buffer_size;
+    core->seekable = stream->file.positioned;
+    core->seekable_known = true;
+    aya_stream_init(stream, size, core->closefd);
+    if (core->readable && core->writable && core->buffering != 0 && !core->seekable) {
+        PyErr_SetString(core->module->unsupported, "File or stream is not seekable.");
+        return -EILSEQ;
+    }
+    return 0;
+}
+
+/* The open has failed: gives back what it got. */
+static void
+fail_open(aya_core *core, Operation *operation)
+{
+    PyObject *type, *value, *traceback;
+
+    if (core->closefd && operation->command.phase >= PHASE_LEARN && core->path_bytes != NULL) {
+        aya_file_release(&core->stream.file);
+        close((int)operation->command.number[0]);
+    }
+    core->stream.file.handle = core->stream.file.io = AYA_NO_HANDLE;
+    PyErr_Fetch(&type, &value, &traceback);
+    PyErr_NormalizeException(&type, &value, &traceback);
+    if (traceback != NULL) {
+        PyException_SetTraceback(value, traceback);
+    }
+    Py_XDECREF(type);
+    Py_XDECREF(traceback);
+    core->open_error = value;
+    core->state = AYA_CORE_FAILED;
+}
+
+static int64_t
+open_steps(Operation *operation)
+{
+    aya_core *core = operation->file->core;
+    int64_t result;
+
+    if (operation->command.phase <= PHASE_OPENER) {
+        result = find_handle(operation);
+        if (result < 0) {
+            return result;
+        }
+    }
+    if (operation->command.phase == PHASE_LEARN) {
+        result = aya_stream_learn(&core->stream, (aya_handle)operation->command.number[0]);
+        if (result < 0) {
+            return result;
+        }
+        operation->command.phase = PHASE_LAST;
+    }
+    if (operation->command.number[1] == 0) {
+        result = take_handle(operation);
+        if (result < 0) {
+            return result;
+        }
+        operation->command.number[1] = 1;
+    }
+    if (core->appending && core->seekable) {
+        return aya_stream_seek(&core->stream, 0, SEEK_END);
+    }
+    return 0;
+}
+
+static aya_step
+step_open(Operation *operation)
+{
+    aya_core *core = operation->file->core;
+    int64_t result = open_steps(operation);
+
+    if (result == AYA_PENDING) {
+        return AYA_STEP_PENDING;
+    }
+    if (result >= 0) {
+        core->state = AYA_CORE_OPEN;
+        if (operation->file->text != NULL && aya_text_opened(operation->file) < 0) {
+            result = -EILSEQ;
+        }
+    }
+    if (result < 0) {
+        if (result != -EILSEQ) {
+            aya_step_error(operation, result);
+        }
+        fail_open(core, operation);
+    }
+    operation->result = Py_NewRef(Py_None);
+    return AYA_STEP_DONE;
+}
+
+int
+aya_core_open(aya_core *core, AsyncFile *file)
+{
+    core->state = AYA_CORE_OPENING;
+    Operation *operation = aya_command_new(file, "open", step_open, AYA_COMMAND_GO_ON);
+
+    if (operation == NULL) {
+        return -1;
+    }
+    operation->command.closes = true;
+    PyObject *begun = aya_command_begin(operation);
+    if (begun == NULL) {
+        return -1;
+    }
+    Py_DECREF(begun);
+    return 0;
+}
+
+/* -- waiting for the open -------------------------------------------------------------------------- */
+
+static aya_step
+step_opened(Operation *operation)
+{
+    if (aya_core_check(operation->file->core) < 0) {
+        return AYA_STEP_FAILED;
+    }
+    operation->result = Py_NewRef((PyObject *)operation->file);
+    return AYA_STEP_DONE;
+}
+
+/* Nobody got the file: it closes quietly. */
+static void
+undo_opened(Operation *operation)
+{
+    operation->file->warn = false;
+}
+
+PyObject *
+aya_file_opened(AsyncFile *file)
+{
+    if (aya_file_check(file) < 0) {
+        return aya_operation_finished(file, "open", NULL);
+    }
+    if (file->core->state == AYA_CORE_OPEN && !file->core->closing) {
+        return aya_operation_finished(file, "open", Py_NewRef((PyObject *)file));
+    }
+    Operation *operation = aya_command_new(file, "open", step_opened, AYA_COMMAND_ABORT);
+    if (operation == NULL) {
+        return NULL;
+    }
+    operation->command.ends_open = true;
+    operation->command.undo = undo_opened;
+    return aya_command_begin(operation);
+}
+
+/* -- close ----------------------------------------------------------------------------------------- */
+
+static void
+stop_timer(Operation *operation)
+{
+    PyObject *timer = operation->command.extra;
+
+    operation->command.extra = NULL;
+    if (timer != NULL) {
+        PyObject *done = PyObject_CallMethod(timer, "cancel", NULL);
+        if (done == NULL) {
+            PyErr_WriteUnraisable(timer);
+        }
+        Py_XDECREF(done);
+        Py_DECREF(timer);
+    }
+}
+
+static aya_step
+end_close(Operation *operation, int64_t result, bool has_exception)
+{
+    aya_core *core = operation->file->core;
+
+    core->state = AYA_CORE_CLOSED;
+    stop_timer(operation);
+    if (has_exception) {
+        return AYA_STEP_FAILED;
+    }
+    if (result < 0) {
+        Py_CLEAR(core->late_error);
+        return aya_step_error(operation, result);
+    }
+    if (core->late_error != NULL) {
+        PyErr_SetObject((PyObject *)Py_TYPE(core->late_error), core->late_error);
+        Py_CLEAR(core->late_error);
+        return AYA_STEP_FAILED;
+    }
+    operation->result = Py_NewRef(Py_None);
+    return AYA_STEP_DONE;
+}
+
+/* number[0]: whether to make durable first; object: the exception of that, kept over the close. */
+static int64_t
+before_close(Operation *operation)
+{
+    AsyncFile *file = operation->file;
+    int64_t result = 0;
+
+    if (file->text != NULL && operation->command.phase == 0) {
+        result = aya_text_settle(file);
+        if (result == AYA_PENDING) {
+            return result;
+        }
+        operation->command.phase = 1;
+    }
+    if (result == 0 && operation->command.number[0]) {
+        result = aya_stream_sync(&file->core->stream);
+        /* What cannot be synchronised (a pipe) has nothing to be made durable. */
+        result = result == -EINVAL || result == -EROFS || result == -ENOTSUP ? 0 : result;
+        if (result != AYA_PENDING) {
+            operation->command.number[0] = 0;
+        }
+    }
+    if (result < 0 && result != AYA_PENDING) {
+        operation->command.number[1] = result;
+        if (result == -EILSEQ && PyErr_Occurred()) {
+            PyObject *type, *traceback;
+            PyErr_Fetch(&type, &operation->command.object, &traceback);
+            PyErr_NormalizeException(&type, &operation->command.object, &traceback);
+            Py_XDECREF(type);
+            Py_XDECREF(traceback);
+        }
+        result = 0;
+    }
+    return result;
+}
+
+static aya_step
+step_close(Operation *operation)
+{
+    aya_core *core = operation->file->core;
+    int64_t result;
+
+    if (core->state != AYA_CORE_OPEN) {
+        return end_close(operation, 0, false);
+    }
+    if (before_close(operation) == AYA_PENDING) {
+        return AYA_STEP_PENDING;
+    }
+    result = aya_stream_close(&core->stream);
+    if (result == AYA_PENDING) {
+        return AYA_STEP_PENDING;
+    }
+    if (operation->command.object != NULL) {
+        PyErr_SetObject((PyObject *)Py_TYPE(operation->command.object), operation->command.object);
+        return end_close(operation, 0, true);
+    }
+    return end_close(operation, operation->command.number[1] < 0 ? operation->command.number[1]
+                                                                 : result, false);
+}
+
+/* The time is over: the waiter gets a TimeoutError, what is queued is ended, and what the system holds is
+ * cancelled; the descriptor goes back when it has let go. */
+static PyObject *
+on_timeout(PyObject *self, PyObject *unused)
+{
+    Operation *operation = (Operation *)self;
+    aya_core *core = operation->file->core;
+    const char *name = core->head == NULL || core->head == operation ? "an operation in flight"
+                                                                     : core->head->name;
+
+    (void)unused;
+    if (!aya_operation_wanted(operation)) {
+        Py_RETURN_NONE;
+    }
+    PyErr_Format(PyExc_TimeoutError, "close() waited %lld ms for %s of %R",
+                 (long long)core->module->config.close_timeout_ms, name, core->path);
+    aya_operation_end(operation, NULL);
+    core->timed_out = true;
+    aya_stream_cancel(&core->stream);
+    if (core->stream.back_busy) {
+        aya_cancel(&core->stream.back);
+    }
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef timeout_definition = {"_ayafileio_close_timeout", on_timeout, METH_NOARGS, NULL};
+
+static int
+start_timer(Operation *operation)
+{
+    int64_t most = operation->module->config.close_timeout_ms;
+
+    if (most == 0) {
+        return 0;
+    }
+    PyObject *callback = PyCFunction_New(&timeout_definition, (PyObject *)operation);
+    if (callback == NULL) {
+        return -1;
+    }
+    operation->command.extra = PyObject_CallMethod(operation->loop, "call_later", "dO",
+                                                   (double)most / 1000.0, callback);
+    Py_DECREF(callback);
+    return operation->command.extra == NULL ? -1 : 0;
+}
+
+/* What waits for another party would wait for ever. */
+static void
+end_waits(aya_core *core)
+{
+    if (core->stream.front_state == AYA_FRONT_BUSY && core->head != NULL
+        && (core->stream.front.route == AYA_ROUTE_ALONE
+            || (core->stream.file.kind == AYA_FILE_POLLABLE
+                && core->head->command.cancel < AYA_COMMAND_GO_ON))) {
+        aya_stream_cancel(&core->stream);
+    }
+}
+
+PyObject *
+aya_file_close(AsyncFile *file, bool leaving_block)
+{
+    aya_core *core = file->core;
+
+    if (core == NULL) {
+        aya_file_check(file);
+        return aya_operation_finished(file, "close", NULL);
+    }
+    file->warn = false;
+    if (core->state == AYA_CORE_CLOSED || core->state == AYA_CORE_FAILED
+        || (core->state == AYA_CORE_UNOPENED && core->path_bytes == NULL)) {
+        core->state = AYA_CORE_CLOSED;
+        return aya_operation_finished(file, "close", Py_NewRef(Py_None));
+    }
+    Operation *operation = aya_command_new(file, "close", step_close, AYA_COMMAND_GO_ON);
+    if (operation == NULL) {
+        return NULL;
+    }
+    operation->command.closes = true;
+    operation->command.number[0] = leaving_block && core->auto_flush && core->writable;
+    if (operation->state != AYA_UNBOUND) {
+        core->closing = true;
+        end_waits(core);
+    }
+    PyObject *begun = aya_command_begin(operation);
+    if (begun != NULL && operation->state == AYA_PENDING_STATE && start_timer(operation) < 0) {
+        Py_DECREF(begun);
+        return NULL;
+    }
+    return begun;
+}
+
+/* -- open() ---------------------------------------------------------------------------------------- */
+
+static int
+mode_error(const char *message)
+{
+    PyErr_SetString(PyExc_ValueError, message);
+    return -1;
+}
+
+/* Reads the mode as the built-in open() does. */
+static int
+parse_mode(aya_core *core, PyObject *mode, bool *text)
+{
+    bool seen[128] = {false}, is_binary;
+    const char *letters;
+    Py_ssize_t size;
+    int kinds;
+
+    if (!PyUnicode_Check(mode)) {
+        PyErr_Format(PyExc_TypeError, "open() argument 'mode' must be str, not %.200s",
+                     Py_TYPE(mode)->tp_name);
+        return -1;
+    }
+    letters = PyUnicode_AsUTF8AndSize(mode, &size);
+    if (letters == NULL) {
+        return -1;
+    }
+    for (Py_ssize_t i = 0; i < size; i++) {
+        unsigned char letter = (unsigned char)letters[i];
+        if (letter == 0 || letter >= 128 || strchr("rwax+tb", letter) == NULL || seen[letter]) {
+            PyErr_Format(PyExc_ValueError, "invalid mode: %R", mode);
+            return -1;
+        }
+        seen[letter] = true;
+    }
+    is_binary = seen['b'];
+    if (seen['t'] && is_binary) {
+        return mode_error("can't have text and binary mode at once");
+    }
+    kinds = seen['r'] + seen['w'] + seen['a'] + seen['x'];
+    if (kinds != 1) {
+        return mode_error(kinds > 1 ? "must have exactly one of create/read/write/append mode"
+                                    : "Must have exactly one of create/read/write/append mode and"
+                                      " at most one plus");
+    }
+    core->readable = seen['r'] || seen['+'];
+    core->writable = !seen['r'] || seen['+'];
+    core->appending = seen['a'];
+    core->created = !seen['r'];
+    core->exclusive = seen['x'];
+    core->truncating = seen['w'];
+    *text = !is_binary;
+    return 0;
+}
+
+static int
+parse_path(aya_core *core, PyObject *path, bool closefd)
+{
+    core->path = Py_NewRef(path);
+    core->closefd = closefd;
+    if (PyIndex_Check(path) && !PyUnicode_Check(path) && !PyBytes_Check(path)) {
+        long descriptor = PyLong_AsLong(path);
+        if (descriptor == -1 && PyErr_Occurred()) {
+            return -1;
+        }
+        if (descriptor < 0) {
+            return mode_error("negative file descriptor");
+        }
+        core->given = (aya_handle)descriptor;
+        return 0;
+    }
+    if (!closefd) {
+        return mode_error("Cannot use closefd=False with file name");
+    }
+    PyObject *plain = PyOS_FSPath(path);
+    if (plain == NULL) {
+        return -1;
+    }
+    Py_SETREF(core->path, plain);
+    return PyUnicode_FSConverter(plain, &core->path_bytes) ? 0 : -1;
+}
+
+static int
+parse_buffering(aya_core *core, PyObject *value, bool text, bool *line_buffering)
+{
+    core->buffering = -1;
+    *line_buffering = false;
+    if (value != NULL) {
+        core->buffering = PyLong_AsLong(value);
+        if (core->buffering == -1 && PyErr_Occurred()) {
+            return -1;
+        }
+    }
+    if (core->buffering < -1) {
+        return mode_error("invalid buffering size");
+    }
+    if (core->buffering == 0 && text) {
+        return mode_error("can't have unbuffered text I/O");
+    }
+    if (core->buffering == 1) {
+        core->buffering = -1;
+        *line_buffering = text;
+        if (!text
+            && PyErr_WarnEx(PyExc_RuntimeWarning,
+                            "line buffering (buffering=1) isn't supported in binary mode, "
+                            "the default buffer size will be used", 1) < 0) {
+            return -1;
+        }
+    }
+    return 0;
+}
+
+static PyObject *
+given(PyObject *value)
+{
+    return value == Py_None ? NULL : value;
+}
+
+enum { PATH, MODE, ENCODING, NEWLINE, ERRORS, AUTO_FLUSH, BUFFERING, CLOSEFD, OPENER, COUNT };
+
+/* Fills a new file from the arguments of open(). */
+static int
+set_up(AsyncFile *file, PyObject **values)
+{
+    aya_core *core = file->core;
+    bool text = false, line_buffering;
+    int closefd = values[CLOSEFD] == NULL ? 1 : PyObject_IsTrue(values[CLOSEFD]);
+    int auto_flush = values[AUTO_FLUSH] == NULL ? 0 : PyObject_IsTrue(values[AUTO_FLUSH]);
+
+    file->mode = values[MODE] == NULL ? PyUnicode_FromString("rb") : Py_NewRef(values[MODE]);
+    if (closefd < 0 || auto_flush < 0 || file->mode == NULL
+        || parse_mode(core, file->mode, &text) < 0
+        || parse_path(core, values[PATH], closefd) < 0
+        || parse_buffering(core, values[BUFFERING], text, &line_buffering) < 0) {
+        return -1;
+    }
+    core->auto_flush = auto_flush;
+    if (values[OPENER] != NULL && given(values[OPENER]) != NULL) {
+        core->opener = Py_NewRef(values[OPENER]);
+    }
+    for (int i = ENCODING; !text && i <= ERRORS; i++) {
+        static const char *const names[] = {"an encoding", "a newline", "an errors"};
+        if (values[i] != NULL && values[i] != Py_None) {
+            PyErr_Format(PyExc_ValueError, "binary mode doesn't take %s argument",
+                         names[i - ENCODING]);
+            return -1;
+        }
+    }
+    if (!text) {
+        return 0;
+    }
+    return aya_text_init(file, values[ENCODING] == NULL ? NULL : given(values[ENCODING]),
+                         values[ERRORS] == NULL ? NULL : given(values[ERRORS]),
+                         values[NEWLINE] == NULL ? NULL : given(values[NEWLINE]), line_buffering,
+                         false);
+}
+
+PyObject *
+aya_file_open(PyTypeObject *type, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"path",       "mode",      "encoding", "newline", "errors",
+                                        "auto_flush", "buffering", "closefd",  "opener"};
+    static const aya_signature signature = {"open", names, COUNT, 1};
+    PyObject *values[COUNT] = {NULL};
+    aya_module *module = aya_module_of_type(type);
+
+    if (nargs > AUTO_FLUSH + 1) {
+        PyErr_Format(PyExc_TypeError, "open() takes at most %d positional arguments (%zd given)",
+                     AUTO_FLUSH + 1, nargs);
+        return NULL;
+    }
+    if (aya_parse_arguments(&signature, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    AsyncFile *file = (AsyncFile *)type->tp_alloc(type, 0);
+    if (file == NULL) {
+        return NULL;
+    }
+    file->core = aya_core_new(module);
+    if (file->core == NULL || set_up(file, values) < 0) {
+        Py_DECREF((PyObject *)file);
+        return NULL;
+    }
+    file->warn = true;
+    PyObject *loop = aya_running_loop(module);
+    if (loop != NULL) {
+        Py_DECREF(loop);
+        if (aya_core_open(file->core, file) < 0) {
+            Py_DECREF((PyObject *)file);
+            return NULL;
+        }
+    }
+    return (PyObject *)file;
+}
+
+PyObject *
+aya_file_wrap(aya_module *module, int descriptor, PyObject *mode, bool owns, PyObject *name)
+{
+    AsyncFile *file = (AsyncFile *)module->file_type->tp_alloc(module->file_type, 0);
+    bool text = false;
+
+    if (file == NULL) {
+        return NULL;
+    }
+    file->mode = Py_NewRef(mode);
+    file->core = aya_core_new(module);
+    if (file->core == NULL || parse_mode(file->core, mode, &text) < 0) {
+        Py_DECREF((PyObject *)file);
+        return NULL;
+    }
+    if (text) {
+        PyErr_SetString(PyExc_ValueError,
+                        "wrap_file() only supports binary mode (e.g., 'rb', 'wb')");
+        Py_DECREF((PyObject *)file);
+        return NULL;
+    }
+    file->core->given = descriptor;
+    file->core->closefd = owns;
+    file->core->path = Py_NewRef(name);
+    /* A wrapped descriptor stays where it is; what appends is its own matter. */
+    file->core->appending = false;
+    PyObject *loop = aya_running_loop(module);
+    if (loop != NULL) {
+        Py_DECREF(loop);
+        if (aya_core_open(file->core, file) < 0) {
+            Py_DECREF((PyObject *)file);
+            return NULL;
+        }
+    }
+    return (PyObject *)file;
+}

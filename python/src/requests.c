@@ -1,0 +1,465 @@
+/* Operations that are one libaya request of their own (read_at, fsync, read_many, …): how they begin,
+ * and how their outcome becomes a Python object. Knows kinds of result, not operations.
+ */
+#include "file.h"
+#include "loop.h"
+
+
+/* The first buffer of a read whose length is not known, and the largest that is made at a guess. */
+#define GUESS_LEAST 4096
+#define GUESS_MOST (16 << 20)
+
+/* -- making ---------------------------------------------------------------------------------------- */
+
+Operation *
+aya_operation_for_file(PyObject *file, aya_op_code code)
+{
+    return aya_operation_new(aya_module_of_type(Py_TYPE(file)), (AsyncFile *)file,
+                             aya_op_infos[code].name, false);
+}
+
+Operation *
+aya_operation_for_module(PyObject *module, aya_op_code code)
+{
+    return aya_operation_new(aya_module_state(module), NULL, aya_op_infos[code].name, false);
+}
+
+aya_file *
+aya_operation_file(Operation *operation)
+{
+    /* A detached file has no core; begin() refuses it before the file is used. */
+    return operation->file->core == NULL ? NULL : &operation->file->core->stream.file;
+}
+
+PyObject *
+aya_operation_refused(Operation *operation)
+{
+    if (PyErr_ExceptionMatches(PyExc_MemoryError)) {
+        Py_DECREF(operation);
+        return NULL;
+    }
+    operation->state = AYA_PENDING_STATE;
+    aya_operation_end(operation, NULL);
+    return (PyObject *)operation;
+}
+
+int
+aya_operation_hold(Operation *operation, PyObject *object)
+{
+    if (operation->held == NULL) {
+        operation->held = object;
+        return 0;
+    }
+    if (!PyList_CheckExact(operation->held)) {
+        PyObject *list = PyList_New(1);
+        if (list == NULL) {
+            Py_DECREF(object);
+            return -1;
+        }
+        PyList_SET_ITEM(list, 0, operation->held);
+        operation->held = list;
+    }
+    int status = PyList_Append(operation->held, object);
+    Py_DECREF(object);
+    return status;
+}
+
+/* -- buffers --------------------------------------------------------------------------------------- */
+
+/* How much a read of `total` bytes (-1: to the end of the file) gets room for at first. */
+static size_t
+first_room(const aya_op *op, int64_t total)
+{
+    size_t guess = GUESS_LEAST;
+    int64_t size;
+
+    if (total >= 0 && total <= GUESS_MOST) {
+        return (size_t)total;
+    }
+    size = op->file == NULL ? 0 : aya_file_size_hint(op->file);
+    if (size > (int64_t)guess) {
+        guess = size < GUESS_MOST ? (size_t)size + 1 : GUESS_MOST;
+    }
+    return total >= 0 && guess > (size_t)total ? (size_t)total : guess;
+}
+
+static int
+bigger_bytes(PyObject **bytes, aya_op *op)
+{
+    int64_t total = aya_op_total(op);
+    size_t room = op->buf_size < GUESS_LEAST ? GUESS_LEAST : op->buf_size * 2;
+
+    if (total >= 0 && room > (size_t)total) {
+        room = (size_t)total;
+    }
+    if (room > PY_SSIZE_T_MAX / 2 || _PyBytes_Resize(bytes, (Py_ssize_t)room) < 0) {
+        PyErr_Clear();
+        *bytes = NULL;
+        return -ENOMEM;
+    }
+    op->buf = PyBytes_AS_STRING(*bytes);
+    op->buf_size = room;
+    return 0;
+}
+
+static int
+grow(aya_request *request, aya_op *op, size_t index)
+{
+    Operation *operation = (Operation *)((char *)request - offsetof(Operation, request));
+
+    if (aya_op_infos[request->op.code].each == AYA_OP_COUNT) {
+        return bigger_bytes(&operation->result, op);
+    }
+    PyObject *bytes = PyList_GET_ITEM(operation->result, (Py_ssize_t)index);
+    int error = bigger_bytes(&bytes, op);
+    PyList_SET_ITEM(operation->result, (Py_ssize_t)index, bytes);
+    return error;
+}
+
+/* A group that gives bytes: a bytes object for each part. */
+static int
+prepare_list(Operation *operation)
+{
+    aya_op *op = &operation->request.op;
+    size_t size = aya_group_size(op);
+    PyObject *list = PyList_New((Py_ssize_t)size);
+
+    if (list == NULL) {
+        return -1;
+    }
+    operation->result = list;
+    if (!aya_op_infos[op->code].gives) {
+        return 0;
+    }
+    for (size_t i = 0; i < size; i++) {
+        aya_span *span = aya_group_span(op, i);
+        span->buf_size = first_room(op, span->size < 0 ? -1 : span->size);
+        PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)span->buf_size);
+        if (bytes == NULL) {
+            return -1;
+        }
+        span->buf = PyBytes_AS_STRING(bytes);
+        PyList_SET_ITEM(list, (Py_ssize_t)i, bytes);
+    }
+    operation->request.grow = grow;
+    return 0;
+}
+
+/* Makes the memory that the result is written to; `result` holds it until it becomes the value. */
+static int
+prepare(Operation *operation)
+{
+    aya_op *op = &operation->request.op;
+    size_t size;
+
+    switch (aya_op_infos[op->code].result) {
+    case AYA_RESULT_BYTES:
+        size = first_room(op, aya_op_total(op));
+        operation->request.grow = grow;
+        break;
+    case AYA_RESULT_STAT:
+        size = sizeof(aya_stat_raw);
+        break;
+    case AYA_RESULT_LIST:
+        return prepare_list(operation);
+    default:
+        return 0;
+    }
+    operation->result = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+    if (operation->result == NULL) {
+        return -1;
+    }
+    op->buf = PyBytes_AS_STRING(operation->result);
+    op->buf_size = size;
+    return 0;
+}
+
+/* -- outcome --------------------------------------------------------------------------------------- */
+
+static PyObject *
+seconds(int64_t ns)
+{
+    return PyFloat_FromDouble((double)ns / 1e9);
+}
+
+static int64_t
+whole_seconds(int64_t ns)
+{
+    return ns >= 0 ? ns / 1000000000 : -((999999999 - ns) / 1000000000);
+}
+
+static PyObject *
+stat_value(aya_module *module, const aya_stat_raw *raw)
+{
+    aya_stat known;
+
+    aya_stat_decode(raw, &known);
+    PyObject *fields = Py_BuildValue(
+        "(IKKKIIKLLLNNNLLLIKK)", known.mode, (unsigned long long)known.inode,
+        (unsigned long long)known.device, (unsigned long long)known.links, known.owner, known.group,
+        (unsigned long long)known.size, (long long)whole_seconds(known.accessed_ns),
+        (long long)whole_seconds(known.modified_ns), (long long)whole_seconds(known.changed_ns),
+        seconds(known.accessed_ns), seconds(known.modified_ns), seconds(known.changed_ns),
+        (long long)known.accessed_ns, (long long)known.modified_ns, (long long)known.changed_ns,
+        known.block_size, (unsigned long long)known.blocks, (unsigned long long)known.rdevice);
+    if (fields == NULL) {
+        return NULL;
+    }
+    PyObject *value = PyObject_CallOneArg(module->stat_result, fields);
+    Py_DECREF(fields);
+    return value;
+}
+
+static PyObject *
+bytes_value(PyObject *bytes, int64_t size)
+{
+    if (PyBytes_GET_SIZE(bytes) != (Py_ssize_t)size) {
+        _PyBytes_Resize(&bytes, (Py_ssize_t)size);
+    }
+    return bytes;
+}
+
+static PyObject *
+list_value(const aya_op *op, PyObject *list)
+{
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
+        int64_t result = aya_group_span(op, (size_t)i)->result;
+        PyObject *value;
+        if (aya_op_infos[op->code].gives) {
+            value = bytes_value(PyList_GET_ITEM(list, i), result);
+        } else {
+            value = PyLong_FromLongLong(result);
+        }
+        PyList_SET_ITEM(list, i, value);
+        if (value == NULL) {
+            Py_DECREF(list);
+            return NULL;
+        }
+    }
+    return list;
+}
+
+static void
+raise_error(Operation *operation)
+{
+    const aya_op *op = &operation->request.op;
+    PyObject *path = operation->file == NULL || operation->file->core == NULL
+                         ? (operation->file == NULL ? operation->request.backend_data : NULL)
+                         : operation->file->core->path;
+
+    switch (aya_op_error_kind(op->code, (int)-op->result)) {
+    case AYA_ERROR_UNSUPPORTED:
+        PyErr_Format(operation->module->unsupported, "%s: %s", operation->name,
+                     strerror((int)-op->result));
+        break;
+    case AYA_ERROR_CLOSED:
+        PyErr_SetString(PyExc_ValueError, "I/O operation on closed file.");
+        break;
+    default:
+        if (op->result == -ECANCELED) {
+            PyErr_SetNone(operation->module->cancelled_error);
+        } else {
+            aya_raise(operation->module, op->result, path);
+        }
+    }
+}
+
+/* The value of a request that has ended, or NULL with its error set. */
+static PyObject *
+take_value(Operation *operation)
+{
+    const aya_op *op = &operation->request.op;
+    PyObject *buffer = operation->result;
+
+    operation->result = NULL;
+    if (op->result < 0) {
+        Py_XDECREF(buffer);
+        raise_error(operation);
+        return NULL;
+    }
+    switch (aya_op_infos[op->code].result) {
+    case AYA_RESULT_BYTES:
+        return bytes_value(buffer, op->result);
+    case AYA_RESULT_LIST:
+        return list_value(op, buffer);
+    case AYA_RESULT_STAT: {
+        PyObject *value =
+            stat_value(operation->module, (aya_stat_raw *)PyBytes_AS_STRING(buffer));
+        Py_DECREF(buffer);
+        return value;
+    }
+    case AYA_RESULT_NONE:
+        return Py_NewRef(Py_None);
+    default:
+        return PyLong_FromLongLong(op->result);
+    }
+}
+
+/* A request whose loop went away ends as a cancelled one. */
+static void
+end_request(Operation *operation)
+{
+    if (operation->request.op.result == -ECANCELED && aya_operation_wanted(operation)) {
+        operation->cancel_wanted = true;
+    }
+    aya_operation_end(operation, take_value(operation));
+}
+
+static void
+request_done(aya_request *request)
+{
+    Operation *operation = (Operation *)((char *)request - offsetof(Operation, request));
+
+    operation->in_flight = false;
+    end_request(operation);
+    Py_DECREF(operation);
+}
+
+/* -- beginning ------------------------------------------------------------------------------------- */
+
+static int
+check_use(Operation *operation)
+{
+    const aya_op_info *info = &aya_op_infos[operation->request.op.code];
+    aya_core *core;
+
+    if (operation->file == NULL) {
+        return 0;
+    }
+    if (aya_file_check(operation->file) < 0) {
+        return -1;
+    }
+    core = operation->file->core;
+    if (core->closing && !operation->in_flight) {
+        PyErr_SetString(PyExc_ValueError, "I/O operation on closed file.");
+        return -1;
+    }
+    if (operation->file->text != NULL && (info->gives || info->takes)) {
+        PyErr_Format(operation->module->unsupported, "%s needs a binary file (or f.buffer)",
+                     operation->name);
+        return -1;
+    }
+    if (info->gives && aya_file_check_readable(operation->file) < 0) {
+        return -1;
+    }
+    if (info->takes) {
+        if (aya_file_check_writable(operation->file) < 0) {
+            return -1;
+        }
+        if (core->appending) {
+            PyErr_Format(operation->module->unsupported,
+                         "%s on a file opened for appending: the system ignores the offset",
+                         operation->name);
+            return -1;
+        }
+    }
+    return 0;
+}
+
+/* Starts the request on a file that is open and has nothing buffered. */
+static void
+start_request(Operation *operation)
+{
+    aya_request *request = &operation->request;
+    LoopState *state = operation->loop_state;
+
+    if (prepare(operation) < 0) {
+        aya_operation_end(operation, NULL);
+        return;
+    }
+    if (operation->file != NULL) {
+        if (aya_op_infos[request->op.code].changes) {
+            aya_stream_drop(&operation->file->core->stream);
+        }
+        request->op.file = &operation->file->core->stream.file;
+    }
+    if (aya_try(state->context, request)) {
+        end_request(operation);
+        return;
+    }
+    request->done = request_done;
+    operation->in_flight = true;
+    Py_INCREF(operation);
+    aya_start(state->context, request);
+    if (aya_loop_started(state, operation->loop) < 0) {
+        PyErr_WriteUnraisable((PyObject *)operation);
+    }
+}
+
+/* The command that lets a request wait for what the file has to do first. */
+static aya_step
+step_gate(Operation *gate)
+{
+    Operation *operation = (Operation *)gate->command.object;
+    int64_t result = aya_core_check(gate->file->core) < 0 ? -EBADF : 0;
+
+    if (result == 0) {
+        result = aya_stream_drain(&gate->file->core->stream);
+        if (result == AYA_PENDING) {
+            return AYA_STEP_PENDING;
+        }
+        if (result < 0) {
+            aya_raise(gate->module, result, gate->file->core->path);
+        }
+    }
+    if (!aya_operation_wanted(operation)) {
+        PyErr_Clear();
+    } else if (result < 0 || check_use(operation) < 0) {
+        aya_operation_end(operation, NULL);
+    } else {
+        start_request(operation);
+    }
+    gate->result = Py_NewRef(Py_None);
+    return AYA_STEP_DONE;
+}
+
+static int
+begin_behind_gate(Operation *operation)
+{
+    Operation *gate = aya_command_new(operation->file, operation->name, step_gate,
+                                      AYA_COMMAND_GO_ON);
+
+    if (gate == NULL) {
+        return -1;
+    }
+    gate->command.object = Py_NewRef((PyObject *)operation);
+    PyObject *begun = aya_command_begin(gate);
+    if (begun == NULL) {
+        return -1;
+    }
+    int status = 0;
+    if (gate->state == AYA_FAILED) {
+        gate->retrieved = true;
+        PyErr_SetObject((PyObject *)Py_TYPE(gate->result), gate->result);
+        status = -1;
+    }
+    Py_DECREF(begun);
+    return status;
+}
+
+/* Whether the file has something to do before a request may see it. */
+static bool
+needs_gate(const aya_core *core)
+{
+    return core->state != AYA_CORE_OPEN || core->writers > 0 || aya_stream_dirty(&core->stream);
+}
+
+PyObject *
+aya_operation_begin(Operation *operation)
+{
+    if (operation->state == AYA_UNBOUND) {
+        return (PyObject *)operation;
+    }
+    if (check_use(operation) < 0) {
+        return aya_operation_refused(operation);
+    }
+    if (operation->file != NULL && needs_gate(operation->file->core)) {
+        if (begin_behind_gate(operation) < 0) {
+            return aya_operation_refused(operation);
+        }
+    } else {
+        start_request(operation);
+        aya_operation_ended_inline(operation);
+    }
+    return (PyObject *)operation;
+}
