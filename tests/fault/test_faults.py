@@ -1,0 +1,244 @@
+"""Errors of the system, made on demand: each is reported with its errno, and nothing written is lost
+without one."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "python"))
+
+import ayafileio  # noqa: E402
+from support import BACKENDS, program  # noqa: E402
+
+HERE = pathlib.Path(__file__).resolve().parent
+
+
+@pytest.fixture(params=BACKENDS)
+def backend(request):
+    try:
+        ayafileio.configure({"backend": request.param})
+    except ValueError as refused:
+        pytest.skip(str(refused))
+    finally:
+        ayafileio.reset_config()
+    return request.param
+
+
+@pytest.fixture
+def faulty(tmp_path):
+    """A mounted tests/fault/slowfs.py that does not sleep."""
+    folder = tmp_path / "mount"
+    folder.mkdir()
+    if not os.access("/dev/fuse", os.R_OK | os.W_OK) or os.geteuid() != 0:
+        pytest.skip("needs root and /dev/fuse")
+    server = subprocess.Popen(
+        [sys.executable, str(HERE / "slowfs.py"), str(folder), "0"], stdout=subprocess.PIPE, text=True
+    )
+    if server.stdout.readline() != "ready\n":
+        pytest.skip("cannot mount")
+    yield folder
+    server.terminate()
+    server.wait(10)
+    server.stdout.close()
+
+
+def test_reads_that_fail_or_stay_short(faulty, tmp_path, backend):
+    program(
+        tmp_path,
+        backend,
+        """
+        whole = b"abcdefgh" * 8192
+        async def main():
+            async with ayafileio.open("mount/short") as file:
+                assert await file.read_at(0, 1000) == whole[:1000]
+                assert await file.read_at(3) == whole[3:]
+                assert await file.read() == whole
+                assert await file.read_many([(0, 300), (65_500, 300)]) == [whole[:300], whole[65_500:]]
+            async with ayafileio.open("mount/eio") as file:
+                assert await file.read_at(0, 4096) == whole[:4096]
+                for call in (file.read_at(4000, 1000), file.read_many([(0, 10), (5000, 10)]), file.read()):
+                    try:
+                        await call
+                    except OSError as error:
+                        assert error.errno == 5, error
+                    else:
+                        raise AssertionError("no error")
+        asyncio.run(main())
+        """,
+    )
+
+
+def test_writes_that_fail(faulty, tmp_path, backend):
+    program(
+        tmp_path,
+        backend,
+        """
+        import errno
+
+        async def failing(call, number):
+            try:
+                await call
+            except OSError as error:
+                assert error.errno == number, error
+            else:
+                raise AssertionError("no error")
+
+        async def main():
+            file = await ayafileio.open("mount/enospc", "r+b")
+            await failing(file.write_at(0, b"x"), errno.ENOSPC)
+            await file.write(b"x")
+            await failing(file.flush(), errno.ENOSPC)
+            await failing(file.close(), errno.ENOSPC)
+            assert file.closed
+            file = await ayafileio.open("mount/enospc", "r+b")
+            failed = 0
+            for _ in range(50):
+                try:
+                    await file.write(b"y" * 100_000)
+                except OSError:
+                    failed += 1
+            await failing(file.close(), errno.ENOSPC)
+            file = await ayafileio.open("mount/badsync", "r+b")
+            await file.write(b"x")
+            await failing(file.fsync(), errno.EIO)
+            await file.close()
+        asyncio.run(main())
+        """,
+    )
+
+
+def test_a_full_filesystem(tmp_path, backend):
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True)
+    if mounted.returncode != 0:
+        pytest.skip(mounted.stderr.decode())
+    try:
+        program(
+            tmp_path,
+            backend,
+            """
+            import errno
+            async def main():
+                file = await ayafileio.open("small/f", "wb")
+                seen = 0
+                for _ in range(40):
+                    try:
+                        await file.write(b"x" * 50_000)
+                    except OSError as error:
+                        assert error.errno == errno.ENOSPC
+                        seen += 1
+                try:
+                    await file.close()
+                except OSError as error:
+                    assert error.errno == errno.ENOSPC
+                    seen += 1
+                assert seen > 0 and file.closed
+                async with ayafileio.open("small/g", "wb", buffering=0) as file:
+                    try:
+                        await file.write_at(0, b"y" * 100_000)
+                    except OSError as error:
+                        assert error.errno == errno.ENOSPC
+                    else:
+                        raise AssertionError("no error")
+            asyncio.run(main())
+            """,
+        )
+    finally:
+        subprocess.run(["umount", folder], check=True)
+
+
+def test_a_file_size_limit_makes_a_short_write_then_an_error(tmp_path, backend):
+    program(
+        tmp_path,
+        backend,
+        """
+        import errno, resource, signal
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+        async def main():
+            async with ayafileio.open("f", "r+b" if os.path.exists("f") else "w+b") as file:
+                try:
+                    await file.write_at(0, b"x" * 20_000)
+                except OSError as error:
+                    assert error.errno == errno.EFBIG, error
+                else:
+                    raise AssertionError("no error")
+        asyncio.run(main())
+        assert open("f", "rb").read() == b"x" * 10_000
+        """,
+    )
+
+
+def test_no_descriptors_left(tmp_path, backend):
+    program(
+        tmp_path,
+        backend,
+        """
+        import errno, resource
+        open("f", "wb").write(b"x")
+        async def main():
+            async with ayafileio.open("f") as first:
+                assert await first.read_at(0, 1) == b"x"
+                resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 20, 4096))
+                kept = []
+                try:
+                    for _ in range(200):
+                        kept.append(await ayafileio.open("f"))
+                except OSError as error:
+                    assert error.errno == errno.EMFILE, error
+                else:
+                    raise AssertionError("no error")
+                assert await first.read_at(0, 1) == b"x"
+                for file in kept:
+                    await file.close()
+        asyncio.run(main())
+        """,
+    )
+
+
+STRACE = shutil.which("strace")
+INJECTED = [
+    ("pread64:error=EINTR:when=1+3", "EINTR is called again"),
+    ("pwrite64:error=EINTR:when=1+2", "EINTR is called again"),
+    ("io_uring_enter:error=EINTR:when=1+5", "a ring's call is repeated"),
+    ("io_uring_enter:error=EAGAIN:when=2", "a busy ring is tried again"),
+    ("io_submit:error=EAGAIN:when=1", "a full queue is tried again"),
+]
+
+
+@pytest.mark.skipif(STRACE is None, reason="strace is not installed")
+@pytest.mark.parametrize("injected", [one[0] for one in INJECTED])
+def test_injected_errors_are_survived(injected, tmp_path, backend):
+    body = f"""
+    import ayafileio, asyncio
+    ayafileio.configure({{"backend": {backend!r}}})
+    async def main():
+        async with ayafileio.open("f", "w+b") as file:
+            await asyncio.gather(*[file.write_at(i * 10, b"%010d" % i) for i in range(50)])
+            await file.write(b"z" * 10)
+            await file.fsync()
+            assert await file.read_at(10, 20) == b"%010d%010d" % (1, 2)
+            assert await file.read_at(0) == b"z" * 10 + b"".join(b"%010d" % i for i in range(1, 50))
+    asyncio.run(main())
+    """
+    script = tmp_path / "injected.py"
+    import textwrap
+
+    script.write_text(textwrap.dedent(body))
+    done = subprocess.run(
+        [STRACE, "-f", "-o", "/dev/null", "-e", f"inject={injected}", sys.executable, str(script)],
+        cwd=tmp_path,
+        capture_output=True,
+        timeout=120,
+        text=True,
+    )
+    if "ptrace" in done.stderr.lower() and "not permitted" in done.stderr.lower():
+        pytest.skip("ptrace is not permitted")
+    assert done.returncode == 0, done.stderr
