@@ -42,7 +42,7 @@ prep_close(const aya_op *op, struct io_uring_sqe *sqe)
     const aya_handle file = op->file->io;
 
     sqe->opcode = AYA_IO_URING_CLOSE;
-    sqe->flags = IOSQE_ASYNC;
+    sqe->flags = (uint8_t)IOSQE_ASYNC;
     sqe->fd = file;
 }
 
@@ -112,8 +112,8 @@ prep_stat(const aya_op *op, struct io_uring_sqe *sqe)
     sqe->fd = file;
     sqe->addr2 = (uint64_t)(uintptr_t)stat;
     sqe->addr = (uint64_t)(uintptr_t)"";
-    sqe->len = AYA_STATX_MASK;
-    sqe->statx_flags = AYA_STATX_FLAGS;
+    sqe->len = (uint32_t)AYA_STATX_MASK;
+    sqe->statx_flags = (uint32_t)AYA_STATX_FLAGS;
 }
 
 static void
