@@ -48,8 +48,7 @@ def measured(title: str, count: int, unit: str) -> Iterator[None]:
 
 def routes() -> dict[str, int]:
     """How many operations each route has served in this process."""
-    stats = ayafileio.stats()
-    return {name: stats[name] for name in ("inline", "backend", "fallback", "poll", "alone")}
+    return ayafileio.stats()["routes"]
 
 
 async def append_records(folder: Path) -> None:

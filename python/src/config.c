@@ -396,28 +396,38 @@ aya_backend_info(PyObject *module, PyObject *Py_UNUSED(unused))
                          truly_async ? Py_True : Py_False, "unused", unused);
 }
 
-PyObject *
-aya_stats(PyObject *module, PyObject *Py_UNUSED(unused))
+static PyObject *
+shown_routes(const uint64_t counts[AYA_ROUTE_COUNT])
 {
     static const char *const names[AYA_ROUTE_COUNT] = {
         [AYA_ROUTE_INLINE] = "inline", [AYA_ROUTE_BACKEND] = "backend",
         [AYA_ROUTE_FALLBACK] = "fallback", [AYA_ROUTE_POLL] = "poll", [AYA_ROUTE_ALONE] = "alone",
     };
-    aya_config config = aya_module_state(module)->config;
-    uint64_t routes[AYA_ROUTE_COUNT];
-    size_t contexts, pending;
-    int error;
+    PyObject *result = PyDict_New();
 
-    aya_loops_stats(module, routes, &contexts, &pending);
-    const char *used = try_config(&config, &error);
-    PyObject *result = Py_BuildValue("{sn,sn,sz}", "contexts", (Py_ssize_t)contexts, "in_flight",
-                                     (Py_ssize_t)pending, "backend", used);
     for (size_t i = 0; result != NULL && i < AYA_ROUTE_COUNT; i++) {
-        PyObject *count = PyLong_FromUnsignedLongLong(routes[i]);
+        PyObject *count = PyLong_FromUnsignedLongLong(counts[i]);
         if (count == NULL || PyDict_SetItemString(result, names[i], count) < 0) {
             Py_CLEAR(result);
         }
         Py_XDECREF(count);
     }
     return result;
+}
+
+PyObject *
+aya_stats(PyObject *module, PyObject *Py_UNUSED(unused))
+{
+    aya_config config = aya_module_state(module)->config;
+    uint64_t counts[AYA_ROUTE_COUNT];
+    size_t contexts, pending;
+    int error;
+
+    aya_loops_stats(module, counts, &contexts, &pending);
+    PyObject *routes = shown_routes(counts);
+    if (routes == NULL) {
+        return NULL;
+    }
+    return Py_BuildValue("{sz,sN,sn,sn}", "backend", try_config(&config, &error), "routes", routes,
+                         "contexts", (Py_ssize_t)contexts, "in_flight", (Py_ssize_t)pending);
 }
