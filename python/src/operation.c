@@ -150,16 +150,19 @@ aya_operation_new(aya_module *module, AsyncFile *file, const char *name, bool is
 PyObject *
 aya_operation_finished(AsyncFile *file, const char *name, PyObject *value)
 {
+    /* Finding the running loop must not meet a set exception. */
+    PyObject *error = value == NULL ? take_exception() : NULL;
     Operation *operation = aya_operation_new(aya_module_of_type(Py_TYPE(file)), file, name, true);
 
     if (operation == NULL) {
         Py_XDECREF(value);
+        Py_XDECREF(error);
         return NULL;
     }
     if (value != NULL) {
         set_outcome(operation, AYA_FINISHED, value);
     } else {
-        set_outcome(operation, AYA_FAILED, take_exception());
+        set_outcome(operation, AYA_FAILED, error);
     }
     return (PyObject *)operation;
 }
