@@ -8,7 +8,8 @@
  * Small calls are served best by one thread: two would pass the processor back and forth. So a
  * further thread joins only where the others do not get on: for JOIN_STUCK_NS none has taken a
  * job, or the first job has waited for JOIN_LATE_NS. One idle thread, the watcher, sleeps until
- * that moment while jobs wait.
+ * that moment while jobs wait. The first thread runs as the process does; the further ones stand
+ * back behind it and the loops' threads.
  */
 #include "internal.h"
 #include "posix.h"
@@ -35,13 +36,15 @@
 
 typedef struct pool {
     pthread_mutex_t lock;
-    pthread_cond_t work;
+    pthread_cond_t first_work, work; /* wake the first thread, and the further ones */
     pthread_once_t once;
     aya_link jobs;        /* requests by `shared`; posted_result is when each came */
     unsigned contexts;
     unsigned most;        /* threads, as the context opened last wants it */
     unsigned threads;
-    unsigned idle;        /* threads that wait on `work`, or start and will look at the jobs */
+    bool first_lives;     /* `threads` has the first */
+    bool first_idle;      /* it waits, or starts and will look at the jobs */
+    unsigned idle;        /* the same of further threads */
     unsigned running;     /* threads that make a call */
     bool watched;         /* one of the idle ones is the watcher */
     int64_t taken_at;     /* when a job was last taken */
@@ -60,8 +63,9 @@ now_ns(void)
 
 /* -- workers ----------------------------------------------------------------------------------- */
 
-/* Long slices at a low priority: a worker that has the processor keeps it, and never takes it
- * from the loop's thread. Without the right to do so nothing is lost but evenness. */
+/* Long slices at a low priority: two such threads beside a loop's keep it waiting no longer than
+ * one does. On a machine with other work they get little of it; so the first thread is none of
+ * them. */
 static void
 lower_priority(void)
 {
@@ -110,34 +114,40 @@ join_at_locked(const pool *self)
 
 /* Waits until `end`, or until there is something to look at: false when the time is over. */
 static bool
-wait_locked(pool *self, int64_t end)
+wait_locked(pool *self, bool first, int64_t end)
 {
     struct timespec until = {.tv_sec = end / 1000000000, .tv_nsec = end % 1000000000};
     int error;
 
-    self->idle++;
-    error = pthread_cond_timedwait(&self->work, &self->lock, &until);
-    self->idle--;
+    if (first) {
+        self->first_idle = true;
+        error = pthread_cond_timedwait(&self->first_work, &self->lock, &until);
+        self->first_idle = false;
+    } else {
+        self->idle++;
+        error = pthread_cond_timedwait(&self->work, &self->lock, &until);
+        self->idle--;
+    }
     return error == 0;
 }
 
 /* Waits for a job that this thread should take; NULL: the thread's end. `hot`: it just made a
  * call. */
 static aya_request *
-next_job_locked(pool *self, bool hot)
+next_job_locked(pool *self, bool first, bool hot)
 {
     bool in_time = true;
 
     for (;;) {
         int64_t now = now_ns();
-        if (self->threads > self->most && self->running > 0) {
+        if (!first && self->threads > self->most && self->running > 0) {
             return NULL;
         }
         if (aya_link_empty(&self->jobs)) {
             if (self->contexts == 0 || !in_time) {
                 return NULL;
             }
-            in_time = wait_locked(self, now + IDLE_NS);
+            in_time = wait_locked(self, first, now + IDLE_NS);
         } else if (hot || self->running == 0 || join_at_locked(self) <= now) {
             aya_request *request = aya_request_of_shared(self->jobs.next);
             aya_link_remove(&request->shared);
@@ -145,10 +155,10 @@ next_job_locked(pool *self, bool hot)
             return request;
         } else if (!self->watched) {
             self->watched = true;
-            wait_locked(self, join_at_locked(self));
+            wait_locked(self, first, join_at_locked(self));
             self->watched = false;
         } else {
-            in_time = wait_locked(self, now + IDLE_NS);
+            in_time = wait_locked(self, first, now + IDLE_NS);
         }
         hot = false;
     }
@@ -163,24 +173,29 @@ call_thread_locked(pool *self)
     if (self->watched && self->running > 0) {
         return;
     }
-    if (self->idle > 0) {
+    if (self->first_idle) {
+        pthread_cond_signal(&self->first_work);
+    } else if (self->idle > 0) {
         pthread_cond_signal(&self->work);
     } else if (self->threads < self->most) {
         start_worker_locked(self);
     }
 }
 
-static void *
-worker(void *argument)
+static void
+work(pool *self, bool first)
 {
-    pool *self = argument;
     aya_request *request;
+    bool hot = false;
 
     pthread_setname_np(pthread_self(), "aya-io");
-    lower_priority();
     pthread_mutex_lock(&self->lock);
-    self->idle--;
-    for (bool hot = false; (request = next_job_locked(self, hot)) != NULL; hot = true) {
+    if (first) {
+        self->first_idle = false;
+    } else {
+        self->idle--;
+    }
+    while ((request = next_job_locked(self, first, hot)) != NULL) {
         self->running++;
         __atomic_store_n(&request->backend_data, JOB_RUNS, __ATOMIC_RELAXED);
         if (!aya_link_empty(&self->jobs)) {
@@ -190,25 +205,49 @@ worker(void *argument)
         serve(request);
         pthread_mutex_lock(&self->lock);
         self->running--;
+        hot = true;
     }
     self->threads--;
+    if (first) {
+        self->first_lives = false;
+    }
     if (!aya_link_empty(&self->jobs)) {
         call_thread_locked(self);
     }
     pthread_mutex_unlock(&self->lock);
+}
+
+static void *
+first_worker(void *argument)
+{
+    work(argument, true);
+    return NULL;
+}
+
+static void *
+further_worker(void *argument)
+{
+    lower_priority();
+    work(argument, false);
     return NULL;
 }
 
 static int
 start_worker_locked(pool *self)
 {
-    int error = aya_posix_start_thread(worker, self);
+    bool first = !self->first_lives;
+    int error = aya_posix_start_thread(first ? first_worker : further_worker, self);
 
-    if (error == 0) {
-        self->threads++;
+    if (error < 0) {
+        return error;
+    }
+    self->threads++;
+    if (first) {
+        self->first_lives = self->first_idle = true;
+    } else {
         self->idle++;
     }
-    return error;
+    return 0;
 }
 
 /* -- hooks ------------------------------------------------------------------------------------- */
@@ -220,6 +259,7 @@ init_pool(void)
 
     pthread_condattr_init(&attributes);
     pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    pthread_cond_init(&shared_pool.first_work, &attributes);
     pthread_cond_init(&shared_pool.work, &attributes);
     pthread_condattr_destroy(&attributes);
     aya_link_init(&shared_pool.jobs);
@@ -263,6 +303,7 @@ aya_pool_close(aya_context *context, void *state)
     pthread_mutex_lock(&self->lock);
     self->contexts--;
     if (self->contexts == 0) {
+        pthread_cond_signal(&self->first_work);
         pthread_cond_broadcast(&self->work);
     }
     pthread_mutex_unlock(&self->lock);
