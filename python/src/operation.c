@@ -797,6 +797,8 @@ operation_traverse(PyObject *self, visitproc visit, void *arg)
     Py_VISIT(operation->callbacks);
     Py_VISIT(operation->cancel_message);
     Py_VISIT(operation->held);
+    Py_VISIT(operation->paths[0]);
+    Py_VISIT(operation->paths[1]);
     Py_VISIT(operation->thrown);
     if (operation->is_command) {
         Py_VISIT(operation->command.object);
@@ -820,6 +822,8 @@ operation_clear(PyObject *self)
         Py_CLEAR(operation->command.extra);
     }
     Py_CLEAR(operation->held);
+    Py_CLEAR(operation->paths[0]);
+    Py_CLEAR(operation->paths[1]);
     Py_CLEAR(operation->file);
     return 0;
 }

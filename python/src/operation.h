@@ -79,6 +79,7 @@ struct Operation {
     PyObject *callbacks;      /* list of (callback, context) for further ones, or NULL */
     PyObject *cancel_message; /* or NULL */
     PyObject *held;           /* what must live until the end: NULL, an object, or a list of them */
+    PyObject *paths[2];       /* of an operation on paths, as given: for its error; or NULL */
     PyObject *thrown;         /* exception of a throw() that waits for the end */
     Operation *next_ready;    /* in loop_state's list of what is to be delivered; owned */
     const char *name;         /* of the method */

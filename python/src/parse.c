@@ -340,6 +340,14 @@ hold_memory(Operation *operation, void *memory)
     return aya_operation_hold(operation, capsule);
 }
 
+static void
+note_path(Operation *operation, PyObject *value)
+{
+    PyObject **place = &operation->paths[operation->paths[0] != NULL];
+
+    Py_XSETREF(*place, Py_NewRef(value));
+}
+
 #ifdef _WIN32
 int
 aya_take_path(Operation *operation, PyObject *value, const char *Py_UNUSED(name),
@@ -352,6 +360,7 @@ aya_take_path(Operation *operation, PyObject *value, const char *Py_UNUSED(name)
     }
     wchar_t *path = PyUnicode_AsWideCharString(text, NULL);
     Py_DECREF(text);
+    note_path(operation, value);
     *out = path;
     return path == NULL ? -1 : hold_memory(operation, path);
 }
@@ -365,6 +374,7 @@ aya_take_path(Operation *operation, PyObject *value, const char *Py_UNUSED(name)
     if (!PyUnicode_FSConverter(value, &encoded)) {
         return -1;
     }
+    note_path(operation, value);
     *out = PyBytes_AS_STRING(encoded);
     return aya_operation_hold(operation, encoded);
 }

@@ -243,9 +243,9 @@ static void
 raise_error(Operation *operation)
 {
     const aya_op *op = &operation->request.op;
-    PyObject *path = operation->file == NULL || operation->file->core == NULL
-                         ? (operation->file == NULL ? operation->request.backend_data : NULL)
-                         : operation->file->core->path;
+    PyObject *path = operation->file == NULL         ? operation->paths[0]
+                     : operation->file->core == NULL ? NULL
+                                                     : operation->file->core->path;
 
     switch (aya_op_error_kind(op->code, (int)-op->result)) {
     case AYA_ERROR_UNSUPPORTED:
@@ -258,6 +258,9 @@ raise_error(Operation *operation)
     default:
         if (op->result == -ECANCELED) {
             PyErr_SetNone(operation->module->cancelled_error);
+        } else if (operation->file == NULL && operation->paths[1] != NULL) {
+            errno = (int)-op->result;
+            PyErr_SetFromErrnoWithFilenameObjects(PyExc_OSError, path, operation->paths[1]);
         } else {
             aya_raise(operation->module, op->result, path);
         }
