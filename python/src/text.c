@@ -605,6 +605,7 @@ flush_step(Operation *operation)
     if (result < 0) {
         return aya_text_failed(operation, result);
     }
+    operation->file->text->tell_disabled = false;
     if (core->late_error != NULL) {
         PyErr_SetObject((PyObject *)Py_TYPE(core->late_error), core->late_error);
         Py_CLEAR(core->late_error);

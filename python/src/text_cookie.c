@@ -268,6 +268,10 @@ aya_text_tell_step(Operation *operation)
     if (check_seekable(file) < 0) {
         return AYA_STEP_FAILED;
     }
+    if (file->text->tell_disabled) {
+        PyErr_SetString(PyExc_OSError, "telling position disabled by next() call");
+        return AYA_STEP_FAILED;
+    }
     aya_text_recover(file);
     int64_t result = aya_stream_flush(&file->core->stream);
     if (result < 0) {
@@ -472,6 +476,7 @@ aya_text_seek_step(Operation *operation)
         if (result < 0) {
             return aya_text_failed(operation, result);
         }
+        file->text->tell_disabled = false;
         if (whence == SEEK_CUR) {
             PyObject *here = cookie_here(file);
             if (here == NULL) {

@@ -547,6 +547,8 @@ take_all(AsyncFile *file, PyObject **out)
     start = file->core->stream.position - read->size;
     bytes = read->data;
     read->data = NULL;
+    read->size = 0;
+    read->fell_short = false;
     decoded = aya_decode(&text->decoder, bytes, true);
     Py_DECREF(bytes);
     *out = decoded == NULL ? NULL : take_rest(&text->place, decoded);
@@ -626,9 +628,26 @@ readline_step(Operation *operation)
                                          &operation->result));
 }
 
+/* As io.TextIOWrapper has it: an iteration that fails because the file is not open for reading
+ * leaves tell() disabled until the next flush() or seek(). */
+static int
+begin_iteration(Operation *operation)
+{
+    AsyncFile *file = operation->file;
+
+    if (begin_read(operation) < 0) {
+        file->text->tell_disabled = file->core != NULL && !file->core->readable;
+        return -1;
+    }
+    return 0;
+}
+
 static aya_step
 next_step(Operation *operation)
 {
+    if (begin_iteration(operation) < 0) {
+        return AYA_STEP_FAILED;
+    }
     aya_step outcome = readline_step(operation);
 
     if (outcome == AYA_STEP_DONE && PyUnicode_GET_LENGTH(operation->result) == 0) {
@@ -671,7 +690,7 @@ take_lines(AsyncFile *file, int64_t hint, PyObject **out)
 static aya_step
 readlines_step(Operation *operation)
 {
-    if (begin_read(operation) < 0) {
+    if (begin_iteration(operation) < 0) {
         return AYA_STEP_FAILED;
     }
     return end_read(operation, take_lines(operation->file,

@@ -90,6 +90,7 @@ struct aya_text {
     text_decoder decoder;
     uint8_t line_end;         /* text_line_end */
     bool line_buffering, write_through;
+    bool tell_disabled;       /* by a failed iteration */
     text_place place;
     text_read read;
     text_mark mark;
