@@ -738,6 +738,11 @@ step_truncate(Operation *operation)
         return AYA_STEP_FAILED;
     }
     if (operation->command.number[1]) {
+        /* What is written out to an appending file moves the position. */
+        result = aya_stream_drain(stream_of(operation));
+        if (result < 0) {
+            return pending_or_error(operation, result);
+        }
         operation->command.number[1] = 0;
         operation->command.number[0] = aya_stream_tell(stream_of(operation));
         if (operation->command.number[0] < 0) {

@@ -748,8 +748,8 @@ parse_buffering(aya_core *core, PyObject *value, bool text, bool *line_buffering
             return -1;
         }
     }
-    if (core->buffering < -1) {
-        return mode_error("invalid buffering size");
+    if (core->buffering < 0) {
+        core->buffering = -1;
     }
     if (core->buffering == 0 && text) {
         return mode_error("can't have unbuffered text I/O");

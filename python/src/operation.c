@@ -664,6 +664,16 @@ thrown_exception(PyObject *const *args, Py_ssize_t nargs)
     return PyObject_CallOneArg(type, value);
 }
 
+/* Another loop's task awaited it, and is told by this throw that it may not. */
+static bool
+runs_elsewhere(Operation *operation)
+{
+    PyObject *running = aya_running_loop(operation->module);
+
+    Py_XDECREF(running);
+    return running != NULL && operation->loop != NULL && running != operation->loop;
+}
+
 static PyObject *
 operation_throw(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
 {
@@ -677,7 +687,7 @@ operation_throw(PyObject *self, PyObject *const *args, Py_ssize_t nargs)
     if (error == NULL) {
         return NULL;
     }
-    if (!is_done(operation)) {
+    if (!is_done(operation) && !runs_elsewhere(operation)) {
         cancel(operation, NULL);
         if (!is_done(operation)) {
             /* The kernel still uses the caller's buffer: the exception comes when it has let go. */

@@ -95,7 +95,7 @@ def comparable(step, mode, expected):
 async def compare(tmp_path, seed):
     rng = random.Random(seed)
     mode = rng.choice(MODES)
-    buffering = rng.choice([-1, -1, -1, 1024, 4096])
+    buffering = rng.choice([65536, 65536, 1024, 4096])
     ours, theirs = tmp_path / f"ours{seed}", tmp_path / f"theirs{seed}"
     if mode[0] in "rwa":
         content = b"".join(rng.randbytes(rng.randrange(60)) + b"\n" for _ in range(rng.randrange(120)))
@@ -107,6 +107,10 @@ async def compare(tmp_path, seed):
             for _ in range(rng.randrange(1, 25)):
                 step = rng.choice(STEPS)
                 given = arguments(step, rng)
+                if given == (0,) and step == "readline" and "r" not in mode and "+" not in mode:
+                    continue  # the built-in gives b"" even where it cannot read
+                if step in ("read1", "readinto1") and buffering < 65536:
+                    continue  # how much one call gives depends on what was read ahead
                 expected = comparable(step, mode, plain_step(plain, step, given))
                 got = await own_step(file, step, given)
                 done.append((step, given if step != "write" else len(given[0])))
@@ -115,10 +119,10 @@ async def compare(tmp_path, seed):
     assert ours.read_bytes() == theirs.read_bytes(), f"seed {seed}, mode {mode}: {done}"
 
 
-@pytest.mark.parametrize("start", range(0, 400, 50))
+@pytest.mark.parametrize("start", range(0, 1000, 125))
 def test_random_programs_equal_the_built_in(start, tmp_path):
     async def main():
-        for seed in range(start, start + 50):
+        for seed in range(start, start + 125):
             await compare(tmp_path, seed)
 
     run(main(), 120)
