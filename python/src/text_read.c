@@ -628,26 +628,9 @@ readline_step(Operation *operation)
                                          &operation->result));
 }
 
-/* As io.TextIOWrapper has it: an iteration that fails because the file is not open for reading
- * leaves tell() disabled until the next flush() or seek(). */
-static int
-begin_iteration(Operation *operation)
-{
-    AsyncFile *file = operation->file;
-
-    if (begin_read(operation) < 0) {
-        file->text->tell_disabled = file->core != NULL && !file->core->readable;
-        return -1;
-    }
-    return 0;
-}
-
 static aya_step
 next_step(Operation *operation)
 {
-    if (begin_iteration(operation) < 0) {
-        return AYA_STEP_FAILED;
-    }
     aya_step outcome = readline_step(operation);
 
     if (outcome == AYA_STEP_DONE && PyUnicode_GET_LENGTH(operation->result) == 0) {
@@ -690,7 +673,10 @@ take_lines(AsyncFile *file, int64_t hint, PyObject **out)
 static aya_step
 readlines_step(Operation *operation)
 {
-    if (begin_iteration(operation) < 0) {
+    if (begin_read(operation) < 0) {
+        /* As io.TextIOWrapper has it: tell() is disabled until the next flush() or seek(). */
+        AsyncFile *file = operation->file;
+        file->text->tell_disabled = file->core != NULL && !file->core->readable;
         return AYA_STEP_FAILED;
     }
     return end_read(operation, take_lines(operation->file,

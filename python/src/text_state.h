@@ -90,7 +90,7 @@ struct aya_text {
     text_decoder decoder;
     uint8_t line_end;         /* text_line_end */
     bool line_buffering, write_through;
-    bool tell_disabled;       /* by a failed iteration */
+    bool tell_disabled;       /* by readlines() on a file not open for reading */
     text_place place;
     text_read read;
     text_mark mark;
