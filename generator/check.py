@@ -63,7 +63,10 @@ def check_params(op: Op, faults: Faults) -> None:
 
 def check_rules(op: Op, faults: Faults) -> None:
     rules = op.rules
-    at = lambda key: rules.places.get(key, rules.where)  # noqa: E731
+
+    def at(key: str) -> Where:
+        return rules.places.get(key, rules.where)
+
     sizes = [p for p in op.params if p.type == "size"]
     if op.result == "bytes" and len(sizes) != 1:
         faults.add(op.where, "a result of bytes needs exactly one parameter of type size")
@@ -114,7 +117,7 @@ def check_group(op: Op, ops: dict[str, Op], faults: Faults) -> None:
 # -- examples ------------------------------------------------------------------------------------
 
 
-def value_fault(op: Op, param: Param, value: Any, ops: dict[str, Op]) -> str:
+def value_fault(param: Param, value: Any) -> str:
     """What is wrong with an example's value for `param`; "" when nothing is."""
     kind = param.type
     integer = type(value) is int
@@ -137,7 +140,7 @@ def value_fault(op: Op, param: Param, value: Any, ops: dict[str, Op]) -> str:
     return "" if isinstance(value, str) else "must be a string"
 
 
-def check_call(op: Op, example: Example, ops: dict[str, Op], faults: Faults) -> None:
+def check_call(op: Op, example: Example, faults: Faults) -> None:
     own = next((p.name for p in op.params if p.type == "path"), "") if op.on == "path" else ""
     params = {p.name: p for p in op.params if p.name != own}
     others = [p for p in params.values() if p.type in ("path", "handle")]
@@ -149,7 +152,7 @@ def check_call(op: Op, example: Example, ops: dict[str, Op], faults: Faults) -> 
         if name not in params:
             faults.add(where, f"'{name}' is no parameter of the call; it has: {listed(params)}")
             continue
-        wrong = value_fault(op, params[name], value, ops)
+        wrong = value_fault(params[name], value)
         if wrong:
             faults.add(where, f"'{name}' {wrong}")
     for param in params.values():
@@ -157,7 +160,7 @@ def check_call(op: Op, example: Example, ops: dict[str, Op], faults: Faults) -> 
             faults.add(example.where, f"the call lacks '{param.name}', which has no default")
 
 
-def check_example(op: Op, example: Example, ops: dict[str, Op], faults: Faults) -> None:
+def check_example(op: Op, example: Example, faults: Faults) -> None:
     result, where = example.result, example.places.get("result", example.where)
     integer = type(result) is int
     good = {
@@ -190,7 +193,7 @@ def check_example(op: Op, example: Example, ops: dict[str, Op], faults: Faults) 
         if value is not None and not others:
             faults.add(example.places.get(key, example.where),
                        f"'{key}' needs another file in the call")
-    check_call(op, example, ops, faults)
+    check_call(op, example, faults)
 
 
 # -- backends ------------------------------------------------------------------------------------
@@ -341,7 +344,7 @@ def check(spec: Spec, faults: Faults) -> None:
         if op.rules.each:
             check_group(op, ops, faults)
         for example in op.examples:
-            check_example(op, example, ops, faults)
+            check_example(op, example, faults)
     check_c_names(spec, faults)
     roots = [b for b in spec.backends if not b.fallback]
     for backend in roots[1:]:

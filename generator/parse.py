@@ -92,7 +92,8 @@ class Reader:
         return tuple(value)
 
     def sub(self, key: str, default: Any = None) -> Table | None:
-        return self.value(key, Table, default)
+        table: Table | None = self.value(key, Table, default)
+        return table
 
     def subs(self, key: str) -> list[Table]:
         self.known.append(key)

@@ -18,12 +18,12 @@ STUB_TYPES = {
     "spans": "Iterable[tuple[int, int]]", "pairs": "Iterable[tuple[int, ReadableBuffer]]",
 }
 RESULTS = {
-    "none": "None", "count": "int", "bytes": "bytes", "handle": "AsyncFile[bytes]",
+    "none": "None", "count": "int", "bytes": "bytes", "handle": "int",
     "stat": "os.stat_result",
 }
 GIVES = {
     "none": "None", "count": "the number of bytes, an int", "bytes": "bytes",
-    "list": "a list", "handle": "an open file", "stat": "an os.stat_result",
+    "list": "a list", "handle": "a descriptor, an int", "stat": "an os.stat_result",
 }
 ENDS = {
     "resume": "Moves all of it or raises.",

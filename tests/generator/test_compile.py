@@ -100,6 +100,17 @@ def test_opcodes_are_the_kernels(backend: str, header: str, prefix: str) -> None
         assert compiles(CC, source + check), f"{name} is not {number} in <{header}>"
 
 
+@needs_cc
+def test_settle_follows_the_rules(tmp_path: Path) -> None:
+    support.run("--root", str(support.BASE), "--out", str(tmp_path))
+    generated = tmp_path / "generated"
+    program = tmp_path / "settle"
+    build([*CC, *STRICT, "-D_GNU_SOURCE", *include(RUNTIME, generated), "-o", str(program),
+           str(support.HERE / "settle.c"), str(generated / "aya_ops.c")])
+    done = subprocess.run([str(program)], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "")
+
+
 # -- a new operation -----------------------------------------------------------------------------
 
 
