@@ -2,11 +2,13 @@
  *
  * aya_alone_start() and aya_alone_cancel() run in the context's thread, run() in the new one. A
  * cancelled request ends at once; its thread is let go by opening the FIFO's other end, and
- * keeps nothing but its own copy of what it needs.
+ * keeps nothing but its own copy of what it needs. That lets all others go who wait for the same
+ * FIFO: those of this process see that nobody came, and wait again.
  */
 #include "internal.h"
 #include "posix.h"
 
+#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,17 +16,49 @@
 #include <unistd.h>
 
 typedef struct waiter {
-    aya_request *request; /* NULL: cancelled; like what follows under the lock */
+    aya_link link;        /* in `waiters` once the FIFO was found; with what follows under `lock` */
+    aya_request *request; /* NULL: cancelled */
     int named;            /* an O_PATH descriptor of the FIFO, or -1: not found yet */
-    int other_end;        /* held until the thread is through, or -1 */
+    int other_end;        /* held by the cancel until the thread is through, or -1 */
+    bool disturbed;       /* a cancel of another let this one go too */
+    uint64_t device, inode;
     int flags;
     uint32_t permissions;
     char name[32];        /* of `named`, as a path */
     char path[];
 } waiter;
 
-/* Of all waiters; held over opens of O_PATH descriptors and of FIFOs that do not wait. */
+/* Of all waiters; held over opens and closes of O_PATH descriptors and FIFOs, which do not wait. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* one was cancelled, or is through */
+static aya_link waiters = {&waiters, &waiters};
+
+static waiter *
+waiter_of(aya_link *link)
+{
+    return (waiter *)((char *)link - offsetof(waiter, link));
+}
+
+static bool
+same_fifo(const waiter *one, const waiter *other)
+{
+    return one->device == other->device && one->inode == other->inode;
+}
+
+/* Waits until no cancel of another holds an end of the FIFO open, or this one is cancelled. */
+static void
+wait_for_cancels_locked(const waiter *self)
+{
+    for (aya_link *link = waiters.next; link != &waiters && self->request != NULL;) {
+        waiter *other = waiter_of(link);
+        if (other != self && same_fifo(self, other) && other->other_end >= 0) {
+            pthread_cond_wait(&changed, &lock);
+            link = waiters.next;
+        } else {
+            link = link->next;
+        }
+    }
+}
 
 /* Opens what `named` names. Without /proc the path itself must do. */
 static int
@@ -38,31 +72,74 @@ open_named(const waiter *self, int flags)
     return fd;
 }
 
-/* The blocking open; false when it was cancelled before. */
+/* Whether someone holds the other end, or was there and left bytes. */
 static bool
-open_waiting(waiter *self, int64_t *result)
+has_partner(const waiter *self, int fd)
 {
-    int named = open(self->path, O_PATH | O_CLOEXEC);
-    bool wanted;
+    bool reads = (self->flags & O_ACCMODE) == O_RDONLY;
+    struct pollfd watched = {.fd = fd, .events = reads ? POLLIN : POLLOUT};
 
-    if (named < 0 && !(self->flags & O_CREAT && errno == ENOENT)) {
-        *result = -errno;
+    if (poll(&watched, 1, 0) <= 0) {
         return true;
+    }
+    return reads ? (watched.revents & (POLLIN | POLLHUP)) != POLLHUP
+                 : (watched.revents & POLLERR) == 0;
+}
+
+/* The blocking open: a descriptor or -errno. */
+static int64_t
+open_locked(waiter *self)
+{
+    for (;;) {
+        int fd, error;
+
+        wait_for_cancels_locked(self);
+        if (self->request == NULL) {
+            return -ECANCELED;
+        }
+        self->disturbed = false;
+        pthread_mutex_unlock(&lock);
+        fd = open_named(self, self->flags & ~O_CREAT);
+        error = errno;
+        pthread_mutex_lock(&lock);
+        if (fd < 0 && error != EINTR) {
+            return -error;
+        }
+        if (fd >= 0 && (self->request == NULL || !self->disturbed)) {
+            return fd;
+        }
+        if (fd >= 0) {
+            wait_for_cancels_locked(self);
+            if (self->request == NULL || has_partner(self, fd)) {
+                return fd;
+            }
+            close(fd);
+        }
+    }
+}
+
+/* Finds the FIFO: false where there is none any more, and *result is what the path gives now. */
+static bool
+find_fifo(waiter *self, int64_t *result)
+{
+    struct statx stat;
+    int named = open(self->path, O_PATH | O_CLOEXEC);
+
+    if (named < 0 || aya_posix_stat_cached(named, &stat) < 0 || !S_ISFIFO(stat.stx_mode)) {
+        if (named >= 0) {
+            close(named);
+        }
+        int fd = open(self->path, self->flags, (mode_t)self->permissions);
+        *result = fd < 0 ? -errno : fd;
+        return false;
     }
     pthread_mutex_lock(&lock);
     self->named = named;
+    self->device = (uint64_t)stat.stx_dev_major << 32 | stat.stx_dev_minor;
+    self->inode = stat.stx_ino;
     snprintf(self->name, sizeof(self->name), "/proc/self/fd/%d", named);
-    wanted = self->request != NULL;
+    aya_link_append(&waiters, &self->link);
     pthread_mutex_unlock(&lock);
-    if (!wanted) {
-        return false;
-    }
-    do {
-        /* It was gone: a file that is made now waits for nobody. */
-        int fd = named < 0 ? open(self->path, self->flags, (mode_t)self->permissions)
-                           : open_named(self, self->flags & ~O_CREAT);
-        *result = fd < 0 ? -errno : fd;
-    } while (*result == -EINTR);
     return true;
 }
 
@@ -70,22 +147,28 @@ static void *
 run(void *argument)
 {
     waiter *self = argument;
-    int64_t result = -ECANCELED;
+    int64_t result;
+    bool found;
 
     pthread_setname_np(pthread_self(), "aya-open");
-    open_waiting(self, &result);
+    found = find_fifo(self, &result);
     pthread_mutex_lock(&lock);
+    if (found) {
+        result = open_locked(self);
+    }
     if (self->request != NULL) {
         self->request->backend_data = NULL;
         aya_request_post(self->request, result);
     } else if (result >= 0) {
         close((int)result);
     }
+    if (found) {
+        aya_link_remove(&self->link);
+        close(self->named);
+    }
     if (self->other_end >= 0) {
         close(self->other_end);
-    }
-    if (self->named >= 0) {
-        close(self->named);
+        pthread_cond_broadcast(&changed);
     }
     pthread_mutex_unlock(&lock);
     free(self);
@@ -119,6 +202,20 @@ aya_alone_start(aya_context *context, aya_request *request)
     return error;
 }
 
+/* Opened for both the FIFO waits for nobody and is every waiter's other end. Where the right to
+ * do so is missing the thread waits on, for nobody. */
+static void
+let_go_locked(waiter *self)
+{
+    self->other_end = open_named(self, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+    for (aya_link *link = waiters.next; link != &waiters; link = link->next) {
+        waiter *other = waiter_of(link);
+        if (other != self && same_fifo(self, other)) {
+            other->disturbed = true;
+        }
+    }
+}
+
 void
 aya_alone_cancel(aya_request *request)
 {
@@ -130,9 +227,8 @@ aya_alone_cancel(aya_request *request)
         self->request = NULL;
         request->backend_data = NULL;
         if (self->named >= 0) {
-            /* Opened for both it waits for nobody and is every waiter's other end. Where the
-             * right to do so is missing the thread waits on, for nobody. */
-            self->other_end = open_named(self, O_RDWR | O_NONBLOCK | O_CLOEXEC);
+            let_go_locked(self);
+            pthread_cond_broadcast(&changed);
         }
     }
     pthread_mutex_unlock(&lock);
@@ -142,7 +238,20 @@ aya_alone_cancel(aya_request *request)
 }
 
 void
-aya_alone_forked(void)
+aya_alone_fork(aya_fork_phase phase)
 {
-    pthread_mutex_init(&lock, NULL);
+    switch (phase) {
+    case AYA_FORK_BEFORE:
+        pthread_mutex_lock(&lock);
+        break;
+    case AYA_FORK_CHILD:
+        /* Its threads are the parent's alone. */
+        aya_link_init(&waiters);
+        pthread_cond_init(&changed, NULL);
+        pthread_mutex_unlock(&lock);
+        break;
+    case AYA_FORK_PARENT:
+        pthread_mutex_unlock(&lock);
+        break;
+    }
 }

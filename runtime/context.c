@@ -14,14 +14,15 @@
 #include <time.h>
 #include <unistd.h>
 
-/* What is not back by then (a device that does not answer) is left to the kernel, memory and all. */
+/* What is not back by then (a device that does not answer) is left to the kernel, memory and
+ * all. */
 #define DESTROY_TIMEOUT_MS 10000
 
 #define BACKENDS_MOST 8
 static char reasons[BACKENDS_MOST][160];
 static uint8_t reasons_lock;
 
-/* -- why a backend is not used -------------------------------------------------------------------- */
+/* -- why a backend is not used ----------------------------------------------------------------- */
 
 static const char *
 hint(int error)
@@ -87,7 +88,7 @@ aya_backend_reason(const char *name)
     return "not part of this build";
 }
 
-/* -- creation ------------------------------------------------------------------------------------- */
+/* -- creation ---------------------------------------------------------------------------------- */
 
 /* Tries one backend. Where it is not the pool, the pool is opened beside it as its fallback. */
 static int
@@ -211,7 +212,7 @@ aya_context_generation(const aya_context *context)
     return context->generation;
 }
 
-/* -- submit and reap ------------------------------------------------------------------------------ */
+/* -- submit and reap --------------------------------------------------------------------------- */
 
 bool
 aya_context_queued(const aya_context *context)
@@ -330,7 +331,7 @@ aya_context_wait(aya_context *context, int timeout_ms)
     }
 }
 
-/* -- the end -------------------------------------------------------------------------------------- */
+/* -- the end ----------------------------------------------------------------------------------- */
 
 static void
 cancel_all(aya_link *list)
@@ -342,7 +343,8 @@ cancel_all(aya_link *list)
     }
 }
 
-/* In a child of a fork the parent's requests are the parent's: nothing is waited for or delivered. */
+/* In a child of a fork the parent's requests are the parent's: nothing is waited for or
+ * delivered. */
 static bool
 drain(aya_context *context)
 {

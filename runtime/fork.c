@@ -1,6 +1,6 @@
-/* Counts forks, and sets right in the child what other threads of the parent may have held.
+/* Counts forks, and hands the process-wide parts of the library over to the child whole.
  *
- * The handler runs in the child's only thread; it may use nothing that takes a lock.
+ * The handlers run in the forking thread; the child's uses nothing but what they locked before.
  */
 #include "internal.h"
 #include "posix.h"
@@ -11,24 +11,41 @@ static unsigned generation;
 static pthread_once_t registered = PTHREAD_ONCE_INIT;
 
 static void
-in_child(void)
+tell(aya_fork_phase phase)
 {
-    generation++;
-    aya_posix_forked();
-    aya_mounts_forked();
-    aya_alone_forked();
-    aya_pool_forked();
+    aya_alone_fork(phase);
+    aya_pool_fork(phase);
+    aya_mounts_fork(phase);
 }
 
 static void
-register_handler(void)
+before(void)
 {
-    pthread_atfork(NULL, NULL, in_child);
+    tell(AYA_FORK_BEFORE);
+}
+
+static void
+in_parent(void)
+{
+    tell(AYA_FORK_PARENT);
+}
+
+static void
+in_child(void)
+{
+    generation++;
+    tell(AYA_FORK_CHILD);
+}
+
+static void
+register_handlers(void)
+{
+    pthread_atfork(before, in_parent, in_child);
 }
 
 unsigned
 aya_fork_generation(void)
 {
-    pthread_once(&registered, register_handler);
+    pthread_once(&registered, register_handlers);
     return generation;
 }

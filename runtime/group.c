@@ -1,5 +1,5 @@
-/* Groups: one request that is many of another operation. Its parts are requests of their own, of which
- * a window is in flight at a time. Runs in the context's thread.
+/* Groups: one request that is many of another operation. Its parts are requests of their own, of
+ * which a window is in flight at a time. Runs in the context's thread.
  */
 #include "group.h"
 

@@ -129,11 +129,11 @@ aya_mount_refuses_nowait(uint64_t id)
 }
 
 void
-aya_mounts_forked(void)
+aya_mounts_fork(aya_fork_phase phase)
 {
-    /* Another thread may have held it, in the middle of an entry: start again. */
-    slots_lock = 0;
-    for (size_t i = 0; i < SLOTS; i++) {
-        slots[i].id = 0;
+    if (phase == AYA_FORK_BEFORE) {
+        aya_spin_lock(&slots_lock);
+    } else {
+        aya_spin_unlock(&slots_lock);
     }
 }

@@ -37,7 +37,6 @@
 typedef struct pool {
     pthread_mutex_t lock;
     pthread_cond_t first_work, work; /* wake the first thread, and the further ones */
-    pthread_once_t once;
     aya_link jobs;        /* requests by `shared`; posted_result is when each came */
     unsigned contexts;
     unsigned most;        /* threads, as the context opened last wants it */
@@ -50,7 +49,8 @@ typedef struct pool {
     int64_t taken_at;     /* when a job was last taken */
 } pool;
 
-static pool shared_pool = {.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+static pthread_once_t pool_made = PTHREAD_ONCE_INIT;
+static pool shared_pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static int64_t
 now_ns(void)
@@ -282,7 +282,7 @@ aya_pool_open(aya_context *context, void **state)
     pool *self = &shared_pool;
 
     aya_posix_grow_descriptors();
-    pthread_once(&self->once, init_pool);
+    pthread_once(&pool_made, init_pool);
     pthread_mutex_lock(&self->lock);
     self->contexts++;
     self->most = wanted_threads(&context->config);
@@ -372,8 +372,21 @@ aya_pool_cancel(aya_context *context, void *state, aya_request *request)
 }
 
 void
-aya_pool_forked(void)
+aya_pool_fork(aya_fork_phase phase)
 {
-    /* The parent's jobs and threads are not the child's. */
-    shared_pool = (pool){.lock = PTHREAD_MUTEX_INITIALIZER, .once = PTHREAD_ONCE_INIT};
+    switch (phase) {
+    case AYA_FORK_BEFORE:
+        pthread_mutex_lock(&shared_pool.lock);
+        break;
+    case AYA_FORK_PARENT:
+        pthread_mutex_unlock(&shared_pool.lock);
+        break;
+    case AYA_FORK_CHILD:
+        /* The parent's jobs and threads are not the child's. */
+        init_pool();
+        shared_pool.contexts = shared_pool.threads = shared_pool.idle = shared_pool.running = 0;
+        shared_pool.first_lives = shared_pool.first_idle = shared_pool.watched = false;
+        pthread_mutex_unlock(&shared_pool.lock);
+        break;
+    }
 }

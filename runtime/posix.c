@@ -347,15 +347,15 @@ aya_posix_start_thread(void *(*run)(void *), void *argument)
     return -error;
 }
 
-static uint8_t descriptors_grown;
-
 void
 aya_posix_grow_descriptors(void)
 {
+    static unsigned grown_for = UINT_MAX; /* a child's table is its own, and small again */
     struct rlimit limit;
     int fd;
 
-    if (__atomic_exchange_n(&descriptors_grown, 1, __ATOMIC_RELAXED)) {
+    if (__atomic_exchange_n(&grown_for, aya_fork_generation(), __ATOMIC_RELAXED)
+        == aya_fork_generation()) {
         return;
     }
     if (getrlimit(RLIMIT_NOFILE, &limit) < 0 || limit.rlim_cur == 0) {
@@ -370,10 +370,4 @@ aya_posix_grow_descriptors(void)
         }
         close(fd);
     }
-}
-
-void
-aya_posix_forked(void)
-{
-    descriptors_grown = 0;
 }

@@ -36,10 +36,11 @@ int aya_posix_start_thread(void *(*run)(void *), void *argument);
  * milliseconds. */
 void aya_posix_grow_descriptors(void);
 
-/* What a child of a fork must set right; called by fork.c. */
-void aya_posix_forked(void);
-void aya_pool_forked(void);
-void aya_alone_forked(void);
-void aya_mounts_forked(void);
+/* The parts that the whole process shares take their lock before a fork, give it back in the
+ * parent, and in the child start afresh without what other threads had; called by fork.c. */
+typedef enum aya_fork_phase { AYA_FORK_BEFORE, AYA_FORK_PARENT, AYA_FORK_CHILD } aya_fork_phase;
+void aya_pool_fork(aya_fork_phase phase);
+void aya_alone_fork(aya_fork_phase phase);
+void aya_mounts_fork(aya_fork_phase phase);
 
 #endif

@@ -11,7 +11,7 @@
 
 static void deliver(aya_context *context, aya_request *request);
 
-/* -- states --------------------------------------------------------------------------------------- */
+/* -- states ------------------------------------------------------------------------------------ */
 
 /* The only place that changes a state; puts the request into the list that belongs to it. */
 static void
@@ -28,7 +28,8 @@ move(aya_context *context, aya_request *request, aya_state state, aya_link *list
     }
 }
 
-/* Ends a request whose op.result is set, by the next reap: done() never runs inside a start or cancel. */
+/* Ends a request whose op.result is set, by the next reap: done() never runs inside a start or
+ * cancel. */
 static void
 defer(aya_context *context, aya_request *request)
 {
@@ -53,7 +54,7 @@ aya_request_group_ended(aya_context *context, aya_request *group)
     defer(context, group);
 }
 
-/* -- inline --------------------------------------------------------------------------------------- */
+/* -- inline ------------------------------------------------------------------------------------ */
 
 static bool
 count_inline(aya_context *context)
@@ -126,7 +127,7 @@ aya_try(aya_context *context, aya_request *request)
     }
 }
 
-/* -- start ---------------------------------------------------------------------------------------- */
+/* -- start ------------------------------------------------------------------------------------- */
 
 static bool
 kernel_has_row(aya_context *context, const aya_op *op)
@@ -201,7 +202,8 @@ enqueue(aya_context *context, aya_request *request)
     move(context, request, AYA_STATE_QUEUED, &context->queued[queue]);
 }
 
-/* Takes the file's turn for the request; false: it must wait for a fence (or is one that must wait). */
+/* Takes the file's turn for the request; false: it must wait for a fence (or is one that must
+ * wait). */
 static bool
 take_turn(aya_request *request, bool fence)
 {
@@ -262,7 +264,7 @@ aya_request_launched(aya_context *context, aya_request *request, aya_route route
     move(context, request, AYA_STATE_IN_FLIGHT, &context->in_flight);
 }
 
-/* -- end ------------------------------------------------------------------------------------------ */
+/* -- end --------------------------------------------------------------------------------------- */
 
 /* Frees the file for what waits for the request's end. */
 static void
@@ -402,7 +404,7 @@ aya_request_ready(aya_context *context, aya_request *request)
     settled(context, request, aya_settle(&request->op, result));
 }
 
-/* -- other threads -------------------------------------------------------------------------------- */
+/* -- other threads ----------------------------------------------------------------------------- */
 
 static void
 post(aya_request *request)
@@ -477,7 +479,7 @@ aya_requests_take_deferred(aya_context *context)
     }
 }
 
-/* -- cancel --------------------------------------------------------------------------------------- */
+/* -- cancel ------------------------------------------------------------------------------------ */
 
 static void
 cancel_held(aya_context *context, aya_request *request)
@@ -491,8 +493,8 @@ cancel_held(aya_context *context, aya_request *request)
         aya_link_remove(&request->shared);
     }
     aya_spin_unlock(&file->lock);
-    /* Else it was freed and stands in `posted`: it is ended when it is taken from there. `held` stays
-     * set where it never had its turn, so that none is given back. */
+    /* Else it was freed and stands in `posted`: it is ended when it is taken from there. `held`
+     * stays set where it never had its turn, so that none is given back. */
     if (held) {
         defer_result(context, request, -ECANCELED);
     }

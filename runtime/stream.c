@@ -1,6 +1,6 @@
-/* A buffered byte stream over an aya_file; see stream.h. No Python, no waiting, no locks: the caller
- * lets one command at a time in. Two requests are all it needs: `front` of the command under way and
- * `back`, which writes out what was accepted while the command's caller goes on.
+/* A buffered byte stream over an aya_file; see stream.h. No Python, no waiting, no locks: the
+ * caller lets one command at a time in. Two requests are all it needs: `front` of the command
+ * under way and `back`, which writes out what was accepted while the command's caller goes on.
  */
 #include "stream.h"
 #include "internal.h"
@@ -24,7 +24,7 @@ enum {
     FRONT_CLOSE
 };
 
-/* -- runs ------------------------------------------------------------------------------------------ */
+/* -- runs -------------------------------------------------------------------------------------- */
 
 static size_t
 run_length(const aya_run *run)
@@ -60,7 +60,7 @@ run_free(aya_run *run)
     *run = (aya_run){0};
 }
 
-/* -- life ------------------------------------------------------------------------------------------ */
+/* -- life -------------------------------------------------------------------------------------- */
 
 void
 aya_stream_init(aya_stream *stream, size_t buffer_size, bool owns_handle)
@@ -107,7 +107,7 @@ aya_stream_dirty(const aya_stream *stream)
     return stream->back_busy || run_length(&stream->behind) > 0 || run_length(&stream->gather) > 0;
 }
 
-/* -- front ----------------------------------------------------------------------------------------- */
+/* -- front ------------------------------------------------------------------------------------- */
 
 static void
 front_done(aya_request *request)
@@ -215,7 +215,7 @@ aya_stream_forget(aya_stream *stream)
     }
 }
 
-/* -- writing --------------------------------------------------------------------------------------- */
+/* -- writing ----------------------------------------------------------------------------------- */
 
 static void
 set_write(aya_stream *stream, aya_op *op, int64_t at, const void *data, size_t size)
@@ -472,7 +472,7 @@ aya_stream_drain_blocking(aya_stream *stream)
     return 0;
 }
 
-/* -- reading --------------------------------------------------------------------------------------- */
+/* -- reading ----------------------------------------------------------------------------------- */
 
 void
 aya_stream_drop(aya_stream *stream)
@@ -566,7 +566,8 @@ aya_stream_read(aya_stream *stream, void *buf, size_t size)
         return take_window(stream, buf, size);
     }
     if (!stream->file.positioned) {
-        /* Through the window always: what a cancelled read has taken from a pipe must not be lost. */
+        /* Through the window always: what a cancelled read has taken from a pipe must not be
+         * lost. */
         size_t most = stream->buffer_size > 0 ? stream->buffer_size : size;
         result = aya_stream_fill_most(stream, most < (1u << 20) ? most : (1u << 20));
         return result <= 0 ? result : take_window(stream, buf, size);
@@ -615,7 +616,7 @@ aya_stream_unread(aya_stream *stream, const void *data, size_t size)
     return 0;
 }
 
-/* -- position -------------------------------------------------------------------------------------- */
+/* -- position ---------------------------------------------------------------------------------- */
 
 int64_t
 aya_stream_tell(aya_stream *stream)
@@ -712,7 +713,7 @@ aya_stream_truncate(aya_stream *stream, int64_t size)
     return front_run(stream, FRONT_TRUNCATE);
 }
 
-/* -- close ----------------------------------------------------------------------------------------- */
+/* -- close ------------------------------------------------------------------------------------- */
 
 int64_t
 aya_stream_close(aya_stream *stream)

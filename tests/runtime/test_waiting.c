@@ -248,6 +248,42 @@ test_fifo_cancel_races(void)
     remove_fifos();
 }
 
+/* A cancel must open the other end to let its thread go: others of the same FIFO are none the
+ * wiser. */
+static void
+test_fifo_shared(void)
+{
+    aya_context *context = make_context();
+    static job jobs[FIFOS];
+    int partner;
+
+    make_fifos();
+    for (unsigned round = 0; round < 20; round++) {
+        aya_open_access access = round % 2 ? AYA_OPEN_READ : AYA_OPEN_WRITE;
+        for (unsigned i = 0; i < FIFOS; i++) {
+            aya_op_open(&jobs[i].request.op, fifo_names[0], access, false, false, false, false, 0);
+            job_start(context, &jobs[i]);
+        }
+        CHECK_EQUAL(aya_context_wait(context, (int)random_below(4)), 0);
+        for (unsigned i = 0; i < FIFOS; i += 2) {
+            aya_cancel(&jobs[i].request);
+        }
+        wait_until_pending(context, FIFOS / 2);
+        CHECK_EQUAL(aya_context_wait(context, 10), 0);
+        partner = open(fifo_names[0], round % 2 ? O_WRONLY : O_RDONLY);
+        CHECK(partner >= 0);
+        wait_until_pending(context, 0);
+        for (unsigned i = 0; i < FIFOS; i++) {
+            CHECK(i % 2 ? jobs[i].result >= 0 : jobs[i].result == -ECANCELED);
+            close((int)jobs[i].result);
+        }
+        close(partner);
+    }
+    aya_context_destroy(context);
+    wait_for_no_threads("aya-");
+    remove_fifos();
+}
+
 /* A context's end takes them along. */
 static void
 test_fifo_opens_at_the_end(void)
@@ -503,6 +539,7 @@ main(int argc, char **argv)
         {"a pipe's partner leaves", test_pipe_partner_leaves},
         {"FIFO opens", test_fifo_opens},
         {"FIFO opens cancelled at any moment", test_fifo_cancel_races},
+        {"a FIFO that others wait for", test_fifo_shared},
         {"FIFO opens at a context's end", test_fifo_opens_at_the_end},
         {"transfers through a FIFO", test_fifo_transfer},
         {"parked workers", test_parked_workers},
