@@ -311,7 +311,6 @@ typedef struct late_close {
 static void
 late_close_done(aya_request *request)
 {
-    aya_file_release(request->op.file);
     free(request);
 }
 
@@ -325,6 +324,7 @@ close_unwanted(aya_context *context, aya_handle handle)
         free(closing);
         return;
     }
+    aya_file_release(&closing->file); /* the operation is to close the handle itself */
     aya_op_close(&closing->request.op, &closing->file);
     closing->request.done = late_close_done;
     aya_start(context, &closing->request);
