@@ -258,8 +258,8 @@ def check_row(backend: Backend, op: Op, row: Row, faults: Faults) -> None:
     if missing:
         faults.add(row.where, f"[lower.{op.name}] lacks {missing}")
     if "inline" in row.fields and (op.rules.probe == "none" or backend.fallback):
-        faults.add(row.places["inline"], "'inline' belongs to the backend without a fallback, in an "
-                                         "operation that has a probe")
+        faults.add(row.places["inline"], "'inline' belongs to the backend without a fallback, in "
+                                         "an operation that has a probe")
     if "only" in row.fields and not backend.fallback:
         faults.add(row.places["only"], "'only' needs a backend with a fallback")
     if row.fields.get("probe") and row.fields.get("opcode") not in backend.opcodes:

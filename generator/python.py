@@ -1,4 +1,4 @@
-"""The Python side of an operation in parts: its wrapper's C, its docstring, its types in the stub."""
+"""The Python side of an operation in parts: its wrapper's C, docstring and types in the stub."""
 
 from __future__ import annotations
 

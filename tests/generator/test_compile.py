@@ -1,5 +1,5 @@
-"""The generated C compiles without a warning, its numbers are the kernel's, and an operation that is
-new in the specs works on every backend without another line of C or Python."""
+"""The generated C compiles without a warning, its numbers are the kernel's, and an operation that
+is new in the specs works on every backend without another line of C or Python."""
 
 from __future__ import annotations
 
@@ -135,7 +135,8 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def driver(grown: Path) -> Path:
     generated = grown / "generated"
     stems = ["ops", "threads", "inline", "linux_aio", "backends", "config", "examples"]
-    runtime = [p for p in RUNTIME.glob("*.c") if p.stem not in ("uring", "iocp", "win32", "dispatch")]
+    others = ("uring", "iocp", "win32", "dispatch")
+    runtime = [p for p in RUNTIME.glob("*.c") if p.stem not in others]
     defines, libraries = ["-D_GNU_SOURCE", "-DAYA_WITH_LINUX_AIO"], ["-lpthread"]
     if have_liburing():
         stems.append("io_uring")
@@ -152,7 +153,7 @@ def driver(grown: Path) -> Path:
 @needs_cc
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the backends of Linux")
 @pytest.mark.parametrize("backend", ["threads", "io_uring", "linux_aio"])
-def test_new_operations_work_on_every_backend(driver: Path, tmp_path: Path, backend: str) -> None:
+def test_new_operations_work_on_each_backend(driver: Path, tmp_path: Path, backend: str) -> None:
     done = subprocess.run([str(driver), backend], cwd=tmp_path, capture_output=True, text=True)
     if done.returncode == 77 or "is no backend" in done.stdout:
         pytest.skip(done.stdout.strip())
