@@ -76,7 +76,7 @@ make_context(void)
 }
 
 
-static const char scratch[] = "aya_test.tmp";
+static char scratch[40]; /* set by run_tests(); several tests may run in one directory */
 
 /* linux_aio serves files opened past the page cache only; those want aligned memory and lengths. */
 static inline int
@@ -134,6 +134,7 @@ run_tests(int argc, char **argv, const test *tests, size_t count)
     unsigned passed = 0;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
+    snprintf(scratch, sizeof(scratch), "aya_test.%d.tmp", (int)getpid());
     for (size_t b = 0; b < sizeof(names) / sizeof(names[0]); b++) {
         if ((argc > 1 && strcmp(argv[1], names[b]) != 0) || !choose_backend(names[b])) {
             continue;
@@ -148,6 +149,7 @@ run_tests(int argc, char **argv, const test *tests, size_t count)
             passed++;
         }
     }
+    unlink(scratch);
     printf("%u passed, 0 failed\n", passed);
     return passed > 0 ? 0 : SKIPPED;
 }
