@@ -72,6 +72,12 @@ class Reader:
         value = self.value(key, int, default)
         return 0 if value is None else value
 
+    def limit(self, key: str) -> int:
+        value = self.value(key, int, REQUIRED)
+        if value is not None and not 1 <= value <= 0x7FFFFFFF:
+            self.fault(key, f"'{key}' must be from 1 to 0x7fffffff")
+        return value or 1
+
     def flag(self, key: str, default: bool) -> bool:
         return bool(self.value(key, bool, default))
 
@@ -353,8 +359,8 @@ def parse_backend(table: Table, faults: Faults) -> Backend | None:
         when=reader.sentence("when"),
         rank=reader.integer("rank"),
         fallback=reader.text("fallback", ""),
-        transfer=sizes.integer("transfer"),
-        batch=sizes.integer("batch"),
+        transfer=sizes.limit("transfer"),
+        batch=sizes.limit("batch"),
         opcodes=parse_numbers(opcodes, faults),
         hooks=parse_hooks(hooks, faults),
         headers=parse_headers(headers, faults),
@@ -362,9 +368,6 @@ def parse_backend(table: Table, faults: Faults) -> Backend | None:
         places=reader.places(),
         where=head.where,
     )
-    for key in ("transfer", "batch"):
-        if key in limits.values and not 1 <= limits.values[key] <= 0x7FFFFFFF:
-            sizes.fault(key, f"'{key}' must be from 1 to 0x7fffffff")
     reader.finish()
     sizes.finish()
     return backend
@@ -380,7 +383,8 @@ def parse_option(table: Table, faults: Faults) -> Option:
     aliases = {k: str(v) for k, v, _ in entries(reader.sub("aliases"))} if kind == "choice" else {}
     least = reader.integer("least") if kind == "int" else 0
     most = reader.integer("most") if kind == "int" else 0
-    default = reader.value("default", {"choice": str, "int": int, "bool": bool}[kind], REQUIRED)
+    kinds = {"choice": str, "int": int, "bool": bool}
+    default = reader.value("default", kinds.get(kind, bool), REQUIRED)
     if kind == "choice" and default is not None and default not in allowed:
         reader.fault("default", f"{default!r} is no word of it; it has: {listed(allowed)}")
     if kind == "int" and default is not None and not least <= default <= most:

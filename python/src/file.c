@@ -86,7 +86,10 @@ check_not_closed(AsyncFile *file)
 
 /* -- reading --------------------------------------------------------------------------------------- */
 
-/* A size argument: None and negative numbers mean "all". -2 with an exception set. */
+/* No size: what size_argument() gives with an exception set. */
+#define NO_SIZE INT64_MIN
+
+/* A size argument: None and negative numbers mean "all". */
 static int64_t
 size_argument(PyObject *value)
 {
@@ -96,13 +99,13 @@ size_argument(PyObject *value)
     if (!PyIndex_Check(value)) {
         PyErr_Format(PyExc_TypeError, "argument should be integer or None, not '%.200s'",
                      Py_TYPE(value)->tp_name);
-        return -2;
+        return NO_SIZE;
     }
     Py_ssize_t size = PyNumber_AsSsize_t(value, PyExc_OverflowError);
     if (size == -1 && PyErr_Occurred()) {
-        return -2;
+        return NO_SIZE;
     }
-    return size < 0 ? -1 : size;
+    return size;
 }
 
 /* The one optional argument of a method: *value, NULL where it is not given. */
@@ -135,7 +138,7 @@ sized(PyObject *self, const char *name, const char *argument, PyObject *const *a
         return NULL;
     }
     size = size_argument(value);
-    if (size == -2) {
+    if (size == NO_SIZE) {
         return aya_operation_finished(file, name, NULL);
     }
     return file->text != NULL && text != NULL ? text(file, size) : binary(file, size);
@@ -144,6 +147,10 @@ sized(PyObject *self, const char *name, const char *argument, PyObject *const *a
 static PyObject *
 binary_read(AsyncFile *file, int64_t size)
 {
+    if (size < -1 && file->core != NULL && file->core->buffering != 0) {
+        PyErr_SetString(PyExc_ValueError, "read length must be non-negative or -1");
+        return aya_operation_finished(file, "read", NULL);
+    }
     return aya_binary_read(file, "read", size);
 }
 

@@ -9,6 +9,9 @@
 #include <structmember.h>
 #include <unistd.h>
 
+/* The buffer of pipes and devices, as the built-in open() chooses it: errors of a device come soon. */
+#define SPECIAL_BUFFER 4096
+
 /* -- the core -------------------------------------------------------------------------------------- */
 
 static void
@@ -319,7 +322,9 @@ take_handle(Operation *operation)
     }
     size_t size = core->buffering == 0 ? 0
                   : core->buffering > 1 ? (size_t)core->buffering
-                                        : (size_t)core->module->config.buffer_size;
+                  : stream->file.kind == AYA_FILE_REGULAR
+                      ? (size_t)core->module->config.buffer_size
+                      : SPECIAL_BUFFER;
     core->seekable = stream->file.positioned;
     core->seekable_known = true;
     aya_stream_init(stream, size, core->closefd);

@@ -756,6 +756,15 @@ get_loop_attribute(PyObject *self, void *closure)
 }
 
 static PyObject *
+get_cancel_message(PyObject *self, void *closure)
+{
+    Operation *operation = (Operation *)self;
+
+    (void)closure;
+    return Py_NewRef(operation->cancel_message == NULL ? Py_None : operation->cancel_message);
+}
+
+static PyObject *
 get_none(PyObject *self, void *closure)
 {
     (void)self;
@@ -895,6 +904,7 @@ static PyMethodDef operation_methods[] = {
 
 static PyGetSetDef operation_attributes[] = {
     {"_asyncio_future_blocking", get_blocking, set_blocking, NULL, NULL},
+    {"_cancel_message", get_cancel_message, NULL, NULL, NULL},
     {"_loop", get_loop_attribute, NULL, NULL, NULL},
     {"cr_await", get_none, NULL, NULL, NULL},
     {"cr_code", get_none, NULL, NULL, NULL},

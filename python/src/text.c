@@ -28,6 +28,17 @@ aya_text_failed(Operation *operation, int64_t result)
     return result == AYA_TEXT_RAISED ? AYA_STEP_FAILED : aya_step_error(operation, result);
 }
 
+int64_t
+aya_text_flush_stream(AsyncFile *file)
+{
+    int64_t result = aya_stream_flush(&file->core->stream);
+
+    if (result == 0) {
+        file->text->tell_disabled = false;
+    }
+    return result;
+}
+
 void
 aya_place_clear(text_place *place)
 {
@@ -529,7 +540,7 @@ reconfigure_step(Operation *operation)
         }
         operation->command.phase = 1;
     }
-    int64_t result = aya_stream_flush(&operation->file->core->stream);
+    int64_t result = aya_text_flush_stream(operation->file);
     if (result < 0) {
         return aya_text_failed(operation, result);
     }
@@ -601,11 +612,10 @@ flush_step(Operation *operation)
     if (aya_file_check(operation->file) < 0) {
         return AYA_STEP_FAILED;
     }
-    int64_t result = aya_stream_flush(&core->stream);
+    int64_t result = aya_text_flush_stream(operation->file);
     if (result < 0) {
         return aya_text_failed(operation, result);
     }
-    operation->file->text->tell_disabled = false;
     if (core->late_error != NULL) {
         PyErr_SetObject((PyObject *)Py_TYPE(core->late_error), core->late_error);
         Py_CLEAR(core->late_error);
@@ -641,7 +651,7 @@ truncate_step(Operation *operation)
             return AYA_STEP_FAILED;
         }
         aya_text_recover(file);
-        result = aya_stream_flush(&file->core->stream);
+        result = aya_text_flush_stream(file);
         if (result < 0) {
             return aya_text_failed(operation, result);
         }

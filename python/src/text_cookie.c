@@ -260,6 +260,16 @@ check_seekable(AsyncFile *file)
     return 0;
 }
 
+static int
+check_tells(AsyncFile *file)
+{
+    if (file->text->tell_disabled) {
+        PyErr_SetString(PyExc_OSError, "telling position disabled by next() call");
+        return -1;
+    }
+    return 0;
+}
+
 aya_step
 aya_text_tell_step(Operation *operation)
 {
@@ -268,8 +278,7 @@ aya_text_tell_step(Operation *operation)
     if (check_seekable(file) < 0) {
         return AYA_STEP_FAILED;
     }
-    if (file->text->tell_disabled) {
-        PyErr_SetString(PyExc_OSError, "telling position disabled by next() call");
+    if (check_tells(file) < 0) {
         return AYA_STEP_FAILED;
     }
     aya_text_recover(file);
@@ -308,6 +317,9 @@ check_seek(AsyncFile *file, PyObject *cookie, int whence)
         if (bad > 0) {
             PyErr_Format(file->core->module->unsupported, "can't do nonzero %s-relative seeks",
                          whence == SEEK_CUR ? "cur" : "end");
+        }
+        if (bad == 0 && whence == SEEK_CUR) {
+            return check_tells(file);
         }
         return bad == 0 ? 0 : -1;
     }
@@ -472,11 +484,10 @@ aya_text_seek_step(Operation *operation)
         command->phase = PHASE_FLUSH;
     }
     if (command->phase == PHASE_FLUSH) {
-        int64_t result = aya_stream_flush(&file->core->stream);
+        int64_t result = aya_text_flush_stream(file);
         if (result < 0) {
             return aya_text_failed(operation, result);
         }
-        file->text->tell_disabled = false;
         if (whence == SEEK_CUR) {
             PyObject *here = cookie_here(file);
             if (here == NULL) {

@@ -116,6 +116,8 @@ int aya_decoder_reset(text_decoder *decoder);
 
 /* Whether tell() and seek() work. */
 bool aya_text_seekable(AsyncFile *file);
+/* aya_stream_flush(), which also lets tell() answer again. */
+int64_t aya_text_flush_stream(AsyncFile *file);
 aya_step aya_text_failed(Operation *operation, int64_t result);
 void aya_place_clear(text_place *place);
 /* Forgets what was decoded and where it came from. */

@@ -10,6 +10,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <poll.h>
+#include <pthread.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -237,6 +238,7 @@ test_cancel_in_flight(void)
 
     CHECK_EQUAL(ftruncate(fd, BLOCKS * BLOCK), 0);
     for (unsigned round = 0; round < 100; round++) {
+        file.local = round % 2 == 0;
         for (unsigned i = 0; i < BLOCKS; i++) {
             aya_op_read_at(&jobs[i].request.op, &file, i * BLOCK, BLOCK, got + i * BLOCK, BLOCK);
             job_start(context, &jobs[i]);
@@ -489,6 +491,53 @@ test_many_contexts(void)
     free(blocks);
 }
 
+typedef struct handed_over {
+    aya_context *context;
+    aya_file file;
+    char *blocks;
+    bool submitted;
+    job jobs[BLOCKS];
+} handed_over;
+
+static void *
+start_and_leave(void *argument)
+{
+    handed_over *self = argument;
+
+    self->context = make_context();
+    for (unsigned i = 0; i < BLOCKS; i++) {
+        aya_op_write_at(&self->jobs[i].request.op, &self->file, i * BLOCK,
+                        self->blocks + i * BLOCK, BLOCK);
+        job_start(self->context, &self->jobs[i]);
+    }
+    CHECK(!self->submitted || aya_context_submit(self->context) >= 0);
+    return NULL;
+}
+
+/* A loop that was dropped: another thread ends its context, while its own is there or has gone. */
+static void
+test_end_by_another_thread(void)
+{
+    static handed_over self;
+    int fd = open_scratch(&self.file);
+
+    self.blocks = allocate_blocks(BLOCKS);
+    for (unsigned round = 0; round < 40; round++) {
+        pthread_t thread;
+        self.submitted = round % 2 == 0;
+        CHECK_EQUAL(pthread_create(&thread, NULL, start_and_leave, &self), 0);
+        CHECK_EQUAL(pthread_join(thread, NULL), 0);
+        int64_t started = now_ms();
+        aya_context_destroy(self.context);
+        CHECK(now_ms() - started < 5000);
+        for (unsigned i = 0; i < BLOCKS; i++) {
+            CHECK(self.jobs[i].result == BLOCK || self.jobs[i].result == -ECANCELED);
+        }
+    }
+    close(fd);
+    free(self.blocks);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -505,6 +554,7 @@ main(int argc, char **argv)
         {"resources lacking", test_resources_lacking},
         {"fork", test_fork},
         {"many contexts", test_many_contexts},
+        {"end by another thread", test_end_by_another_thread},
     };
 
     return run_tests(argc, argv, tests, sizeof(tests) / sizeof(tests[0]));
