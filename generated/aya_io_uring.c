@@ -15,7 +15,6 @@ enum {
     AYA_IO_URING_FSYNC = 3,
     AYA_IO_URING_FALLOCATE = 17,
     AYA_IO_URING_CLOSE = 19,
-    AYA_IO_URING_STATX = 21,
     AYA_IO_URING_READ = 22,
     AYA_IO_URING_WRITE = 23,
     AYA_IO_URING_FTRUNCATE = 55,
@@ -103,20 +102,6 @@ prep_readinto_at(const aya_op *op, struct io_uring_sqe *sqe)
 }
 
 static void
-prep_stat(const aya_op *op, struct io_uring_sqe *sqe)
-{
-    const aya_handle file = op->file->io;
-    aya_stat_raw *const stat = op->buf;
-
-    sqe->opcode = AYA_IO_URING_STATX;
-    sqe->fd = file;
-    sqe->addr2 = (uint64_t)(uintptr_t)stat;
-    sqe->addr = (uint64_t)(uintptr_t)"";
-    sqe->len = (uint32_t)AYA_STATX_MASK;
-    sqe->statx_flags = (uint32_t)AYA_STATX_FLAGS;
-}
-
-static void
 prep_truncate(const aya_op *op, struct io_uring_sqe *sqe)
 {
     const aya_handle file = op->file->io;
@@ -163,7 +148,6 @@ static void (*const preps[AYA_OP_COUNT])(const aya_op *op, struct io_uring_sqe *
     [AYA_OP_READ] = prep_read,
     [AYA_OP_READ_AT] = prep_read_at,
     [AYA_OP_READINTO_AT] = prep_readinto_at,
-    [AYA_OP_STAT] = prep_stat,
     [AYA_OP_TRUNCATE] = prep_truncate,
     [AYA_OP_WRITE] = prep_write,
     [AYA_OP_WRITE_AT] = prep_write_at,
