@@ -5,6 +5,7 @@ import os
 import sys
 
 import pytest
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
@@ -26,8 +27,10 @@ def backend(request):
 
 
 @pytest.fixture(autouse=True)
-def _hard_limit():
-    faulthandler.dump_traceback_later(300, exit=True)
+def _hard_limit(request):
+    # The real stderr: what a test writes is captured, and lost when the interpreter is ended.
+    stderr = request.config.stash.get(fault_handler_stderr_fd_key, sys.__stderr__)
+    faulthandler.dump_traceback_later(300, exit=True, file=stderr)
     yield
     faulthandler.cancel_dump_traceback_later()
 
