@@ -67,13 +67,13 @@ try_ring(uring *self)
 {
     struct io_uring_sqe *sqe = io_uring_get_sqe(&self->ring);
     struct io_uring_cqe *cqe;
-    int error;
+    int error, tries = 3;
 
     io_uring_prep_nop(sqe);
     io_uring_sqe_set_data(sqe, NULL);
     do {
         error = io_uring_submit_and_wait(&self->ring, 1);
-    } while (error == -EINTR);
+    } while (error == -EINTR || (error == -EAGAIN && --tries > 0));
     if (error < 0) {
         return error;
     }
@@ -143,14 +143,17 @@ take_back(uring *self)
     IO_URING_WRITE_ONCE(*sq->ktail, head);
 }
 
-/* How many entries the kernel has taken, or -errno; no others are left in the queue. */
+/* How many of `count` entries the kernel has taken, or -errno; no others are left in the queue. */
 static int
-submit_entries(uring *self)
+submit_entries(uring *self, unsigned count)
 {
-    int taken = io_uring_submit(&self->ring);
+    int taken;
 
+    do {
+        taken = io_uring_submit(&self->ring);
+    } while (taken == -EINTR && self->sqpoll);
     if (self->sqpoll) {
-        return taken; /* they are the polling thread's from the moment that they are visible */
+        return (int)count; /* the polling thread's from the moment that they are visible */
     }
     take_back(self);
     return taken;
@@ -182,12 +185,6 @@ prepare(uring *self, const aya_link *queue)
     return count;
 }
 
-static bool
-is_passing(int error)
-{
-    return error == -EAGAIN || error == -EBUSY || error == -EINTR;
-}
-
 int
 aya_uring_submit(aya_context *context, void *state, aya_link *queue)
 {
@@ -198,17 +195,20 @@ aya_uring_submit(aya_context *context, void *state, aya_link *queue)
         if (count == 0) {
             return 0;
         }
-        int taken = submit_entries(self);
-        if (self->sqpoll && taken >= 0) {
-            taken = (int)count;
-        }
+        int taken = submit_entries(self, count);
         for (int i = 0; i < taken; i++) {
             aya_request_launched(context, aya_request_of(queue->next), AYA_ROUTE_BACKEND);
             self->in_flight++;
         }
-        if (taken <= 0) {
+        if (taken == 0 || taken == -EAGAIN || taken == -EBUSY) {
             /* A completion brings the next submit; where none will come the pool must do. */
-            return is_passing(taken) && self->in_flight > 0 ? 0 : taken < 0 ? taken : -EAGAIN;
+            if (self->in_flight == 0) {
+                aya_link_append_all(&context->queued[AYA_QUEUE_FALLBACK], queue);
+            }
+            return 0;
+        }
+        if (taken < 0 && taken != -EINTR) {
+            return taken;
         }
     }
     return 0;
@@ -226,7 +226,7 @@ aya_uring_cancel(aya_context *context, void *state, aya_request *request)
     }
     io_uring_prep_cancel(sqe, request, 0);
     io_uring_sqe_set_data(sqe, NULL);
-    submit_entries(self);
+    submit_entries(self, 1);
 }
 
 /* -- reap -------------------------------------------------------------------------------------- */
