@@ -73,7 +73,7 @@ def test_while_the_open_is_pending(tmp_path):
     async def main():
         file = ayafileio.open(fifo, "rb")
         reading = file.read()
-        assert (file.closed, file.name, file.mode) == (False, fifo, "rb")
+        assert (file.closed, file.name, file.mode) == (False, str(fifo), "rb")
         assert file.readable() and not file.writable()
         for plain in (file.fileno, file.isatty, file.seekable):
             with pytest.raises(ValueError, match="still being opened"):
