@@ -1,9 +1,9 @@
 /* libaya: asynchronous file operations without Python.
  *
  * A caller makes an aya_context for a thread, fills an aya_request by a generated constructor
- * (aya_op_read_at(&request.op, ...)), starts it and is called back by aya_context_reap() in the same
- * thread. Everything here is called from the context's thread unless a comment says otherwise.
- * C returns >= 0 or -errno.
+ * (aya_op_read_at(&request.op, ...)), starts it and is called back by aya_context_reap() in the
+ * same thread. Everything here is called from the context's thread unless a comment says
+ * otherwise. C returns >= 0 or -errno.
  */
 #ifndef AYA_H
 #define AYA_H
@@ -62,8 +62,8 @@ typedef enum aya_route {
     AYA_ROUTE_COUNT,
 } aya_route;
 
-/* Where a request stands. Only move() in request.c changes it, in the context's thread; `link` is in the
- * list that the state names. */
+/* Where a request stands. Only move() in request.c changes it, in the context's thread; `link`
+ * is in the list that the state names. */
 typedef enum aya_state {
     AYA_STATE_IDLE,      /* the caller's: before aya_start() and from done() on */
     AYA_STATE_HELD,      /* in context->held, `shared` in file->held: a fence is before it, or it is one;
@@ -80,12 +80,12 @@ struct aya_request {
     aya_link link;            /* a list of the context's, by `state` */
     aya_link shared;          /* a list that others lock: file->held, a backend's, context->posted */
     aya_context *context;     /* that runs it; set by aya_start() */
-    /* Called once, in the context's thread, from aya_context_reap() and nowhere else; the result is in
-     * op.result. The request may be freed or started again inside. */
+    /* Called once, in the context's thread, from aya_context_reap() and nowhere else; the result
+     * is in op.result. The request may be freed or started again inside. */
     void (*done)(aya_request *request);
-    /* Called where `op`'s buffer is full and more was asked for: replaces op->buf and op->buf_size by a
-     * larger buffer that starts with the first op->done bytes. `op` is the request's own, or that of part
-     * `index` of a group. 0 or -errno. NULL: no more is read. */
+    /* Called where `op`'s buffer is full and more was asked for: replaces op->buf and
+     * op->buf_size by a larger buffer that starts with the first op->done bytes. `op` is the
+     * request's own, or that of part `index` of a group. 0 or -errno. NULL: no more is read. */
     int (*grow)(aya_request *request, aya_op *op, size_t index);
     int64_t posted_result;    /* what another thread got, until the context takes it */
     void *backend_data;       /* the backend's, while IN_FLIGHT */
@@ -98,21 +98,24 @@ struct aya_request {
     bool settled;             /* posted_result is an aya_verdict of a settled operation */
 };
 
-/* -- contexts ------------------------------------------------------------------------------------ */
+/* -- contexts ---------------------------------------------------------------------------------- */
 
-/* Makes a context for the calling thread by the first backend that works, in order of rank, or by the
- * one that `config` names. -ENOTSUP where the named one does not work (aya_backend_reason says why). */
+/* Makes a context for the calling thread by the first backend that works, in order of rank, or
+ * by the one that `config` names. -ENOTSUP where the named one does not work (aya_backend_reason
+ * says why). */
 int aya_context_create(const aya_config *config, aya_context **out);
 
-/* Cancels and reaps what is in flight (done() is called for each), then frees all. May be called from
- * another thread once the context's own has stopped using it. In a child of a fork it delivers nothing. */
+/* Cancels and reaps what is in flight (done() is called for each), then frees all. May be called
+ * from another thread once the context's own has stopped using it. In a child of a fork it
+ * delivers nothing. */
 void aya_context_destroy(aya_context *context);
 
 #define AYA_DESCRIPTOR_MAX 3
 /* Descriptors to watch for readability; when one is, call aya_context_reap(). Returns how many. */
 int aya_context_descriptors(const aya_context *context, int descriptors[AYA_DESCRIPTOR_MAX]);
 
-/* Hands over what was started. Returns how many requests are still queued (a full ring), or -errno. */
+/* Hands over what was started. Returns how many requests are still queued (a full ring), or
+ * -errno. */
 int aya_context_submit(aya_context *context);
 
 /* Whether something was started and not handed over. */
@@ -121,7 +124,8 @@ bool aya_context_queued(const aya_context *context);
 /* Delivers finished requests; never waits. Returns how many done() calls it made. */
 int aya_context_reap(aya_context *context);
 
-/* Submits, then waits until something is finished or `timeout_ms` is over (-1: no limit), and reaps. */
+/* Submits, then waits until something is finished or `timeout_ms` is over (-1: no limit), and
+ * reaps. */
 int aya_context_wait(aya_context *context, int timeout_ms);
 
 /* Requests that were started and are not done. */
@@ -133,11 +137,11 @@ unsigned aya_context_generation(const aya_context *context);
 /* Requests served by each route since the context was made, aya_route as index. */
 const uint64_t *aya_context_routes(const aya_context *context);
 
-/* -- requests ------------------------------------------------------------------------------------ */
+/* -- requests ---------------------------------------------------------------------------------- */
 
-/* Tries to finish the operation without waiting. True: op.result holds (>= 0 or -errno), done() is not
- * called. False: a part may be done already (op.done); aya_start() goes on from there. `context` (or
- * NULL) counts it. */
+/* Tries to finish the operation without waiting. True: op.result holds (>= 0 or -errno), done()
+ * is not called. False: a part may be done already (op.done); aya_start() goes on from there.
+ * `context` (or NULL) counts it. */
 bool aya_try(aya_context *context, aya_request *request);
 
 /* The largest single read that aya_try() copies; what is larger goes to a backend, off the loop. */
@@ -147,14 +151,15 @@ bool aya_try(aya_context *context, aya_request *request);
  * file's and the buffers' stay untouched until done(). */
 void aya_start(aya_context *context, aya_request *request);
 
-/* Asks for the request's end. done() comes in any case, with -ECANCELED or with what was done first. */
+/* Asks for the request's end. done() comes in any case, with -ECANCELED or with what was done
+ * first. */
 void aya_cancel(aya_request *request);
 
-/* -- files --------------------------------------------------------------------------------------- */
+/* -- files ------------------------------------------------------------------------------------- */
 
-/* Fills `file` for an open descriptor; never waits. Returns 0, or -errno (-EBADF). Where the file's
- * mount is not known yet the file is treated as one that may wait; an `open` or a `stat` that ran in a
- * backend has learnt it. */
+/* Fills `file` for an open descriptor; never waits. Returns 0, or -errno (-EBADF). Where the
+ * file's mount is not known yet the file is treated as one that may wait; an `open` or a `stat`
+ * that ran in a backend has learnt it. */
 int aya_file_init(aya_file *file, aya_handle handle);
 /* Whether aya_file_init() would know the mount; false: let a `stat` run in a backend first. */
 bool aya_file_known(aya_handle handle);
@@ -162,14 +167,14 @@ bool aya_file_known(aya_handle handle);
 void aya_file_release(aya_file *file);
 /* Closes without waiting where that is known not to wait: true when closed. */
 bool aya_file_close_inline(aya_file *file);
-/* The file's length as far as the system has it at hand, never waiting; 0 where it does not know. Only a
- * hint: files grow, and some that have content say 0. */
+/* The file's length as far as the system has it at hand, never waiting; 0 where it does not
+ * know. Only a hint: files grow, and some that have content say 0. */
 int64_t aya_file_size_hint(const aya_file *file);
 /* The descriptor's own position; never waits. -ESPIPE where there is none. */
 int64_t aya_file_position(const aya_file *file);
 int aya_file_set_position(const aya_file *file, int64_t position);
 
-/* -- backends ------------------------------------------------------------------------------------ */
+/* -- backends ---------------------------------------------------------------------------------- */
 
 /* Why a backend is not used: NULL when it works, else a sentence; kept from when it was tried. */
 const char *aya_backend_reason(const char *name);

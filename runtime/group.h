@@ -1,4 +1,5 @@
-/* Groups: one request that is many of another operation (read_many of read_at). Seams to request.c. */
+/* Groups: one request that is many of another operation (read_many of read_at). Seams to
+ * request.c. */
 #ifndef AYA_GROUP_H
 #define AYA_GROUP_H
 

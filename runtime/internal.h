@@ -1,8 +1,8 @@
-/* The runtime's inner seams: the context, the contract of a backend's hooks, and what the files of
- * runtime/ call of each other. Not for callers of libaya.
+/* The runtime's inner seams: the context, the contract of a backend's hooks, and what the files
+ * of runtime/ call of each other. Not for callers of libaya.
  *
- * Threads: a context and its requests belong to one thread. Others touch only context->posted (under
- * posted_lock), event_descriptor, and an aya_file's `lock`ed part.
+ * Threads: a context and its requests belong to one thread. Others touch only context->posted
+ * (under posted_lock), event_descriptor, and an aya_file's `lock`ed part.
  */
 #ifndef AYA_INTERNAL_H
 #define AYA_INTERNAL_H
@@ -11,7 +11,7 @@
 
 #include <assert.h>
 
-/* -- lists ---------------------------------------------------------------------------------------- */
+/* -- lists ------------------------------------------------------------------------------------- */
 
 static inline void
 aya_link_init(aya_link *link)
@@ -68,7 +68,7 @@ aya_request_of_shared(aya_link *shared)
     return (aya_request *)((char *)shared - offsetof(aya_request, shared));
 }
 
-/* -- locks ---------------------------------------------------------------------------------------- */
+/* -- locks ------------------------------------------------------------------------------------- */
 
 /* For a few instructions only; never held over a call that may wait. */
 static inline void
@@ -86,7 +86,7 @@ aya_spin_unlock(uint8_t *lock)
     __atomic_store_n(lock, 0, __ATOMIC_RELEASE);
 }
 
-/* -- backends ------------------------------------------------------------------------------------- */
+/* -- backends ---------------------------------------------------------------------------------- */
 
 /* How a backend serves an operation; one entry an operation in aya_backend.rows. */
 typedef enum aya_row {
@@ -99,14 +99,16 @@ typedef enum aya_row {
 
 /* The handwritten half of a backend. All but `open` are called in the context's thread. */
 typedef struct aya_hooks {
-    /* Tries the backend for `context` and stores its state in *state. 0, or -errno when it cannot work
-     * here (then nothing is left behind); it may fail at any time, not just the first. */
+    /* Tries the backend for `context` and stores its state in *state. 0, or -errno when it
+     * cannot work here (then nothing is left behind); it may fail at any time, not just the
+     * first. */
     int (*open)(aya_context *context, void **state);
     /* Nothing of the context's is in flight any more. */
     void (*close)(aya_context *context, void *state);
     /* Hands over requests from the front of `queue` (state QUEUED), each moved to IN_FLIGHT by
-     * aya_request_launched() and off the queue. Leaves what does not fit. 0, or -errno when the backend
-     * has stopped working: the runtime then sends what is left in `queue` to the fallback. */
+     * aya_request_launched() and off the queue. Leaves what does not fit. 0, or -errno when the
+     * backend has stopped working: the runtime then sends what is left in `queue` to the
+     * fallback. */
     int (*submit)(aya_context *context, void *state, aya_link *queue);
     /* Calls aya_request_finished() for each request that has ended; never waits. */
     void (*reap)(aya_context *context, void *state);
@@ -138,7 +140,7 @@ int64_t aya_threads_call(const aya_op *op);
 int64_t aya_probe(const aya_op *op);
 aya_verdict aya_settle(aya_op *op, int64_t result);
 
-/* -- contexts ------------------------------------------------------------------------------------- */
+/* -- contexts ---------------------------------------------------------------------------------- */
 
 enum { AYA_QUEUE_BACKEND, AYA_QUEUE_FALLBACK, AYA_QUEUE_COUNT };
 
@@ -164,14 +166,16 @@ struct aya_context {
     uint64_t asked_known, asked_yes; /* bit an operation: the kernel was asked for an AYA_ROW_ASKED row */
 };
 
-/* -- request.c: the life cycle -------------------------------------------------------------------- */
+/* -- request.c: the life cycle ----------------------------------------------------------------- */
 
 /* A backend took the request (off its queue by `link`, which this function moves to in_flight);
  * `route` says which. While IN_FLIGHT `shared` is the backend's. */
 void aya_request_launched(aya_context *context, aya_request *request, aya_route route);
-/* One transfer of an IN_FLIGHT request has ended: settles it, goes on, or delivers. Context's thread. */
+/* One transfer of an IN_FLIGHT request has ended: settles it, goes on, or delivers. Context's
+ * thread. */
 void aya_request_finished(aya_context *context, aya_request *request, int64_t result);
-/* The same from any other thread: `result` is settled by the context's next reap. `shared` is given up. */
+/* The same from any other thread: `result` is settled by the context's next reap. `shared` is
+ * given up. */
 void aya_request_post(aya_request *request, int64_t result);
 /* The same where the thread has called aya_settle() already and got `verdict`. */
 void aya_request_post_settled(aya_request *request, aya_verdict verdict);
@@ -180,7 +184,7 @@ void aya_request_post_settled(aya_request *request, aya_verdict verdict);
 /* A posted request that is not finished but free to start: its fence has gone. */
 #define AYA_RESULT_START INT64_C(-0x7fff0002)
 
-/* -- poll.c: requests that wait for readiness ----------------------------------------------------- */
+/* -- poll.c: requests that wait for readiness -------------------------------------------------- */
 
 /* Whether the descriptor can be watched at all; never waits. */
 bool aya_poll_possible(aya_handle handle);
@@ -192,12 +196,12 @@ void aya_poll_reap(aya_context *context);
 /* A WAITING request's file is ready (and it is watched no more); request.c. */
 void aya_request_ready(aya_context *context, aya_request *request);
 
-/* -- alone.c: calls that wait for another party, each on a thread of its own ---------------------- */
+/* -- alone.c: calls that wait for another party, each on a thread of its own ------------------- */
 
 int aya_alone_start(aya_context *context, aya_request *request);
 void aya_alone_cancel(aya_request *request);
 
-/* -- mounts.c: what is known of filesystems ------------------------------------------------------- */
+/* -- mounts.c: what is known of filesystems ---------------------------------------------------- */
 
 typedef struct aya_mount {
     bool known;

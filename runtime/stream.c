@@ -270,15 +270,27 @@ back_run(aya_stream *stream)
 }
 
 /* Makes what was gathered the run to be written; `behind` is empty. */
-static void
+static int
 hand_over_gathered(aya_stream *stream)
 {
     aya_run empty = stream->behind;
 
+    if (stream->shared) {
+        size_t size = run_length(&stream->gather);
+        if (run_reserve(&stream->behind, size) < 0) {
+            return -ENOMEM;
+        }
+        memcpy(stream->behind.data, stream->window.data + stream->gather.begin, size);
+        stream->behind.begin = 0;
+        stream->behind.end = size;
+        stream->gather = (aya_run){0};
+        return 0;
+    }
     stream->behind = stream->gather;
     stream->gather = empty;
     run_clear(&stream->gather);
     stream->behind_at = stream->position - (int64_t)run_length(&stream->behind);
+    return 0;
 }
 
 static int
@@ -296,6 +308,7 @@ find_appended_position(aya_stream *stream)
 {
     stream->appended = false;
     if (stream->file.positioned) {
+        run_clear(&stream->window);
         stream->own_position = aya_file_position(&stream->file);
         stream->position = stream->own_position;
     }
@@ -311,8 +324,8 @@ aya_stream_drain(aya_stream *stream)
         if (stream->back_error != 0) {
             return take_back_error(stream);
         }
-        if (run_length(&stream->behind) == 0) {
-            hand_over_gathered(stream);
+        if (run_length(&stream->behind) == 0 && hand_over_gathered(stream) < 0) {
+            return -ENOMEM;
         }
         back_run(stream);
     }
@@ -394,12 +407,83 @@ gather(aya_stream *stream, const char *data, size_t size, size_t *done)
     return 0;
 }
 
+/* The same into the window of a shared stream; what does not fit there waits for a drain. */
+static int
+gather_shared(aya_stream *stream, const char *data, size_t size, size_t *done)
+{
+    aya_run *window = &stream->window, *run = &stream->gather;
+    size_t count = size - *done;
+
+    if (run_reserve(window, stream->buffer_size) < 0) {
+        return -ENOMEM;
+    }
+    if (window->begin == window->end && run_length(run) == 0) {
+        run_clear(window);
+    }
+    if (count > stream->buffer_size - window->begin) {
+        count = stream->buffer_size - window->begin;
+    }
+    memcpy(window->data + window->begin, data + *done, count);
+    if (run->room == 0 || window->begin < run->begin) {
+        run->begin = window->begin;
+    }
+    run->room = 1; /* even an empty write begins a run */
+    window->begin += count;
+    run->end = window->begin > run->end ? window->begin : run->end;
+    window->end = window->begin > window->end ? window->begin : window->end;
+    stream->position += (int64_t)count;
+    *done += count;
+    return 0;
+}
+
+static bool
+gather_full(const aya_stream *stream)
+{
+    return (stream->shared ? stream->window.begin : stream->gather.end) == stream->buffer_size;
+}
+
+int64_t
+aya_stream_arrived(aya_stream *stream)
+{
+    return stream->back_busy ? AYA_PENDING : take_back_error(stream);
+}
+
+void
+aya_stream_withdraw(aya_stream *stream, size_t size)
+{
+    aya_run *runs[] = {&stream->gather, &stream->behind};
+
+    if (stream->shared) {
+        /* Other bytes may lie between them: all go. */
+        stream->gather = (aya_run){0};
+    }
+    for (int i = stream->shared; i < 2 && !(i == 1 && stream->back_busy); i++) {
+        size_t length = run_length(runs[i]);
+        size_t count = size < length ? size : length;
+        runs[i]->end -= count;
+        size -= count;
+        stream->position -= (int64_t)count;
+        if (run_length(runs[i]) == 0) {
+            run_clear(runs[i]);
+        }
+    }
+    aya_stream_drop(stream);
+}
+
 int64_t
 aya_stream_write(aya_stream *stream, const void *data, size_t size, size_t *done)
 {
     int64_t result;
 
-    aya_stream_drop(stream);
+    if (!stream->shared) {
+        aya_stream_drop(stream);
+    }
+    if (stream->shared && size == 0) {
+        int error = gather_shared(stream, data, size, done);
+        if (error < 0) {
+            return error;
+        }
+    }
     while (*done < size) {
         if (front_take(stream, FRONT_WRITE, &result)
             || (writes_directly(stream, size - *done)
@@ -425,18 +509,27 @@ aya_stream_write(aya_stream *stream, const void *data, size_t size, size_t *done
         if (stream->back_error != 0) {
             return take_back_error(stream);
         }
-        if (stream->buffer_size == 0 || stream->gather.end == stream->buffer_size) {
+        if (stream->shared && gather_full(stream)) {
+            result = aya_stream_drain(stream);
+            if (result < 0) {
+                return result;
+            }
+            run_clear(&stream->window);
+            continue;
+        }
+        if (stream->buffer_size == 0 || gather_full(stream)) {
             /* Both runs are full (or none may be used): wait for the one that is being written. */
             if (stream->back_busy) {
                 return AYA_PENDING;
             }
-            if (run_length(&stream->behind) == 0) {
-                hand_over_gathered(stream);
+            if (run_length(&stream->behind) == 0 && hand_over_gathered(stream) < 0) {
+                return -ENOMEM;
             }
             back_run(stream);
             continue;
         }
-        int error = gather(stream, data, size, done);
+        int error = stream->shared ? gather_shared(stream, data, size, done)
+                                   : gather(stream, data, size, done);
         if (error < 0) {
             return error;
         }
@@ -444,9 +537,8 @@ aya_stream_write(aya_stream *stream, const void *data, size_t size, size_t *done
     if (stream->buffer_size == 0) {
         return aya_stream_flush(stream);
     }
-    if (stream->gather.end == stream->buffer_size && !stream->back_busy
-        && run_length(&stream->behind) == 0) {
-        hand_over_gathered(stream);
+    if (!stream->shared && gather_full(stream) && !stream->back_busy
+        && run_length(&stream->behind) == 0 && hand_over_gathered(stream) == 0) {
         back_run(stream);
     }
     return 0;
@@ -457,8 +549,8 @@ aya_stream_drain_blocking(aya_stream *stream)
 {
     while (!stream->back_busy && aya_stream_dirty(stream)) {
         aya_op *op = &stream->back.op;
-        if (run_length(&stream->behind) == 0) {
-            hand_over_gathered(stream);
+        if (run_length(&stream->behind) == 0 && hand_over_gathered(stream) < 0) {
+            return -ENOMEM;
         }
         aya_run *run = &stream->behind;
         set_write(stream, op, stream->behind_at, run->data + run->begin, run_length(run));
@@ -662,6 +754,15 @@ aya_stream_seek(aya_stream *stream, int64_t offset, int whence)
 
     if (stream->front_state == AYA_FRONT_BUSY) {
         return AYA_PENDING;
+    }
+    start = stream->position - (int64_t)stream->window.begin;
+    if (stream->shared && whence != SEEK_END && run_length(&stream->window) > 0) {
+        /* Inside the window nothing is written out first. */
+        int64_t target = whence == SEEK_SET ? offset : stream->position + offset;
+        if (target >= start && target <= start + (int64_t)stream->window.end) {
+            stream->window.begin = (size_t)(target - start);
+            return stream->position = target;
+        }
     }
     if (stream->front_state == AYA_FRONT_IDLE) {
         result = aya_stream_drain(stream);

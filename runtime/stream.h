@@ -1,9 +1,9 @@
 /* A buffered byte stream over an aya_file: one position, a read window, write-behind.
  *
- * One command uses a stream at a time; the caller queues them. A call that cannot finish without waiting
- * returns AYA_PENDING: the caller repeats the same call after stream->wake() was called, and the call
- * goes on where it stopped. All else is >= 0 or -errno. All calls come from the thread of
- * stream->context, which the caller sets before each command.
+ * One command uses a stream at a time; the caller queues them. A call that cannot finish without
+ * waiting returns AYA_PENDING: the caller repeats the same call after stream->wake() was called,
+ * and the call goes on where it stopped. All else is >= 0 or -errno. All calls come from the
+ * thread of stream->context, which the caller sets before each command.
  */
 #ifndef AYA_STREAM_H
 #define AYA_STREAM_H
@@ -41,6 +41,10 @@ struct aya_stream {
     aya_stat_raw *stat;       /* of a seek from the end, while it is under way */
     int64_t close_error;      /* of the drain before the close */
     bool close_drained;
+    /* A file that is read and appended to keeps both in the window, as the built-in
+     * BufferedRandom does: gather.begin and gather.end are places in window.data, and what lies
+     * between two writes is written with them. Set after aya_stream_init(). */
+    bool shared;
     bool appended;            /* the system moved the descriptor's position by an append */
     aya_request front;        /* of the command under way */
     aya_request back;         /* writes `behind` */
@@ -61,7 +65,8 @@ typedef struct aya_open {
 
 /* Opens: the handle. Before aya_stream_init(). */
 int64_t aya_stream_open(aya_stream *stream, const aya_open *how);
-/* Lets a backend look at a descriptor whose mount is not known: 0 or -errno. Before aya_stream_init(). */
+/* Lets a backend look at a descriptor whose mount is not known: 0 or -errno. Before
+ * aya_stream_init(). */
 int64_t aya_stream_learn(aya_stream *stream, aya_handle handle);
 
 /* `stream` is zeroed; its file is filled by aya_file_init(). Position: the descriptor's own. */
@@ -72,8 +77,8 @@ void aya_stream_release(aya_stream *stream);
 /* Whether bytes were accepted that the system does not have yet. */
 bool aya_stream_dirty(const aya_stream *stream);
 
-/* Fills an empty window by one block: how many bytes it has now; 0 at end of file. Returns at once what
- * a window that is not empty holds. */
+/* Fills an empty window by one block: how many bytes it has now; 0 at end of file. Returns at
+ * once what a window that is not empty holds. */
 int64_t aya_stream_fill(aya_stream *stream);
 /* The same, by at most `most` bytes. */
 int64_t aya_stream_fill_most(aya_stream *stream, size_t most);
@@ -85,16 +90,25 @@ aya_stream_window(const aya_stream *stream, const char **data)
 }
 void aya_stream_consume(aya_stream *stream, size_t size);
 
-/* Reads some bytes into buf: from the window, else by one transfer (large ones without the window). 0 at
- * end of file. buf must stay until the call has ended (front_state IDLE). */
+/* Reads some bytes into buf: from the window, else by one transfer (large ones without the
+ * window). 0 at end of file. buf must stay until the call has ended (front_state IDLE). */
 int64_t aya_stream_read(aya_stream *stream, void *buf, size_t size);
 
-/* Takes back what was read last: `size` bytes before the position, which are `data`. 0 or -errno. */
+/* Takes back what was read last: `size` bytes before the position, which are `data`. 0 or
+ * -errno. */
 int aya_stream_unread(aya_stream *stream, const void *data, size_t size);
 
-/* Accepts data[*done..size); *done tells how far it came. 0 when all is accepted. Data stays the caller's
- * until the call has ended. */
+/* Accepts data[*done..size); *done tells how far it came. 0 when all is accepted. Data stays the
+ * caller's until the call has ended. */
 int64_t aya_stream_write(aya_stream *stream, const void *data, size_t size, size_t *done);
+
+/* Whether what was handed over so far has arrived: 0, AYA_PENDING or the error. What is still gathered is
+ * not waited for. */
+int64_t aya_stream_arrived(aya_stream *stream);
+
+/* Takes back the last `size` accepted bytes, as far as the system has not got them: the command
+ * that gave them fails. */
+void aya_stream_withdraw(aya_stream *stream, size_t size);
 
 /* Hands all accepted bytes to the system. On an error they stay, and the next call tries again. */
 int64_t aya_stream_drain(aya_stream *stream);
@@ -109,8 +123,8 @@ int64_t aya_stream_seek(aya_stream *stream, int64_t offset, int whence);
 /* The position; drains nothing. -ESPIPE where there is none. */
 int64_t aya_stream_tell(aya_stream *stream);
 int64_t aya_stream_truncate(aya_stream *stream, int64_t size);
-/* Drains and closes (the handle only if owned). The handle is given back in any case; the drain's error
- * is returned when that is done. */
+/* Drains and closes (the handle only if owned). The handle is given back in any case; the
+ * drain's error is returned when that is done. */
 int64_t aya_stream_close(aya_stream *stream);
 
 /* Ends the command under way early: cancels what is in flight. wake() comes when it has ended. */

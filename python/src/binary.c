@@ -554,15 +554,39 @@ aya_binary_readinto(AsyncFile *file, PyObject *buffer, bool once)
 
 /* -- write ----------------------------------------------------------------------------------------- */
 
-/* command: number[0] the address, size its length. */
+/* command: number[0] the address, size its length, number[2] bytes of earlier items. */
+
+/* What a failed command had given is not kept: its caller is told that it failed. */
+static int64_t
+withdraw_failed(Operation *operation, int64_t result)
+{
+    const aya_command *command = &operation->command;
+
+    if (result < 0 && result != AYA_PENDING) {
+        aya_stream_withdraw(stream_of(operation), (size_t)command->number[2] + command->done);
+    }
+    return result;
+}
 
 static int64_t
 write_some(Operation *operation)
 {
     aya_command *command = &operation->command;
+    int64_t result = aya_stream_write(stream_of(operation),
+                                      (const void *)(intptr_t)command->number[0], command->size,
+                                      &command->done);
 
-    return aya_stream_write(stream_of(operation), (const void *)(intptr_t)command->number[0],
-                            command->size, &command->done);
+    return withdraw_failed(operation, result);
+}
+
+/* A command that is larger than the buffer learns by itself whether it arrived. */
+static int64_t
+arrived(Operation *operation, size_t size)
+{
+    aya_stream *stream = stream_of(operation);
+
+    return size <= stream->buffer_size ? 0
+                                       : withdraw_failed(operation, aya_stream_arrived(stream));
 }
 
 static aya_step
@@ -574,6 +598,9 @@ step_write(Operation *operation)
         return AYA_STEP_FAILED;
     }
     result = write_some(operation);
+    if (result == 0) {
+        result = arrived(operation, operation->command.size);
+    }
     if (result < 0) {
         return pending_or_error(operation, result);
     }
@@ -612,22 +639,27 @@ aya_binary_write(AsyncFile *file, PyObject *data)
     return aya_command_begin(operation);
 }
 
-/* As step_write(), and: object the iterator, phase 1 while an item is being written. */
+/* As step_write(), and: object the iterator, phase 1 while an item is being written, 2 behind the last. */
 static aya_step
 step_writelines(Operation *operation)
 {
     aya_command *command = &operation->command;
+    int64_t result;
     bool is_mutable;
 
     if (aya_file_check_writable(operation->file) < 0) {
         return AYA_STEP_FAILED;
     }
-    for (;;) {
+    while (command->phase != 2) {
         if (command->phase == 0) {
             PyObject *item = PyIter_Next(command->object);
+            if (item == NULL && PyErr_Occurred()) {
+                return AYA_STEP_FAILED;
+            }
             if (item == NULL) {
-                return PyErr_Occurred() ? AYA_STEP_FAILED
-                                        : done_with(operation, Py_NewRef(Py_None));
+                command->phase = 2;
+                command->done = 0;
+                break;
             }
             int taken = take_data(operation, item, &is_mutable);
             Py_DECREF(item);
@@ -636,12 +668,18 @@ step_writelines(Operation *operation)
             }
             command->phase = 1;
         }
-        int64_t result = write_some(operation);
+        result = write_some(operation);
         if (result < 0) {
             return pending_or_error(operation, result);
         }
         command->phase = 0;
+        command->number[2] += (int64_t)command->size;
     }
+    result = arrived(operation, (size_t)command->number[2]);
+    if (result < 0) {
+        return pending_or_error(operation, result);
+    }
+    return done_with(operation, Py_NewRef(Py_None));
 }
 
 PyObject *

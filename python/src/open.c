@@ -328,6 +328,7 @@ take_handle(Operation *operation)
     core->seekable = stream->file.positioned;
     core->seekable_known = true;
     aya_stream_init(stream, size, core->closefd);
+    stream->shared = core->readable && core->appending && size > 0 && core->seekable;
     if (core->readable && core->writable && core->buffering != 0 && !core->seekable) {
         PyErr_SetString(core->module->unsupported, "File or stream is not seekable.");
         return -EILSEQ;
