@@ -681,6 +681,10 @@ file_finalize(PyObject *self)
         PyErr_WriteUnraisable(self);
     }
     PyErr_Restore(type, value, traceback);
+    /* Not left to the deallocation: whoever caught the warning keeps the object as its source. */
+    aya_core *core = file->core;
+    file->core = NULL;
+    aya_core_drop(core);
 }
 
 static void

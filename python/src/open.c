@@ -840,7 +840,8 @@ aya_file_open(PyTypeObject *type, PyObject *const *args, Py_ssize_t nargs, PyObj
         return NULL;
     }
     file->core = aya_core_new(module);
-    if (file->core == NULL || set_up(file, values) < 0) {
+    if (file->core == NULL || set_up(file, values) < 0
+        || PySys_Audit("open", "OOi", file->core->path, file->mode, system_flags(file->core)) < 0) {
         Py_DECREF((PyObject *)file);
         return NULL;
     }

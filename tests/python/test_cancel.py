@@ -260,6 +260,7 @@ def test_a_shielded_error_comes_with_the_next_flush_or_close():
             if not syncing.cancel():
                 pytest.skip("fsync of a pipe failed at once")
             await asyncio.gather(syncing, return_exceptions=True)
+            await asyncio.sleep(0.1)
             with pytest.raises(OSError):
                 await file.flush()
             await file.flush()
