@@ -487,7 +487,7 @@ test_many_contexts(void)
         CHECK_EQUAL(count_descriptors(), descriptors);
         CHECK_EQUAL(file.in_flight, 0);
     }
-    for (end = now_ms() + 1000; count_threads("aya-io") > 0; sleep_ms(1)) {
+    for (end = now_ms() + PATIENCE_MS; count_threads("aya-io") > 0; sleep_ms(1)) {
         CHECK(now_ms() < end);
     }
     close(fd);

@@ -160,7 +160,7 @@ remove_fifos(void)
 static void
 wait_for_no_threads(const char *name)
 {
-    for (int64_t end = now_ms() + 5000; count_threads(name) > 0; sleep_ms(1)) {
+    for (int64_t end = now_ms() + PATIENCE_MS; count_threads(name) > 0; sleep_ms(1)) {
         CHECK(now_ms() < end);
     }
 }
@@ -187,6 +187,19 @@ use_a_file(aya_context *context, unsigned pending)
     CHECK_EQUAL(one.result, 0);
 }
 
+/* Until each of jobs[first], jobs[first + step]... has a thread that waits. */
+static void
+wait_until_alone(aya_context *context, const job *jobs, unsigned first, unsigned step)
+{
+    for (unsigned i = first; i < FIFOS; i += step) {
+        int64_t end = now_ms() + PATIENCE_MS;
+        while (jobs[i].request.route != AYA_ROUTE_ALONE) {
+            CHECK_EQUAL(aya_context_wait(context, 1), 0);
+            CHECK(now_ms() < end);
+        }
+    }
+}
+
 /* Half of the opens get a partner, half are cancelled. */
 static void
 test_fifo_opens(void)
@@ -202,8 +215,8 @@ test_fifo_opens(void)
         CHECK(!aya_try(context, &jobs[i].request));
         job_start(context, &jobs[i]);
     }
+    wait_until_alone(context, jobs, 0, 1);
     CHECK_EQUAL(aya_context_wait(context, 50), 0);
-    CHECK_EQUAL(count_threads("aya-open"), FIFOS);
     use_a_file(context, FIFOS);
     for (unsigned i = 0; i < FIFOS; i += 2) {
         aya_cancel(&jobs[i].request);
@@ -269,6 +282,7 @@ test_fifo_shared(void)
             aya_cancel(&jobs[i].request);
         }
         wait_until_pending(context, FIFOS / 2);
+        wait_until_alone(context, jobs, 1, 2);
         CHECK_EQUAL(aya_context_wait(context, 10), 0);
         partner = open(fifo_names[0], round % 2 ? O_WRONLY : O_RDONLY);
         CHECK(partner >= 0);
