@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import words as w
-from .ctext import free_names, is_word, tokens
+from .ctext import TYPES, free_names, is_word, tokens
 from .model import Backend, Example, Op, Param, Row, Spec
 from .parse import listed
 from .source import Faults, Where
@@ -32,6 +32,16 @@ def amounts(op: Op) -> list[Param]:
 # -- operations ----------------------------------------------------------------------------------
 
 
+def is_reserved(name: str) -> bool:
+    """Rows take such a name for a type or a function of the runtime."""
+    return name.endswith("_t") or name.startswith("aya_") or name in TYPES
+
+
+def check_op_name(op: Op, faults: Faults) -> None:
+    if op.name in w.C_KEYWORDS | w.PYTHON_KEYWORDS | w.TAKEN_OPS:
+        faults.add(op.where, f"'{op.name}' is taken in generated C or Python; choose another name")
+
+
 def check_params(op: Op, faults: Faults) -> None:
     seen: set[str] = set()
     optional = ""
@@ -45,7 +55,7 @@ def check_params(op: Op, faults: Faults) -> None:
             if name in seen or name in own:
                 faults.add(param.where, f"operation '{op.name}' has two things named '{name}'")
         seen |= names
-        if param.name in w.C_KEYWORDS | w.PYTHON_KEYWORDS | w.TAKEN:
+        if param.name in w.C_KEYWORDS | w.PYTHON_KEYWORDS | w.TAKEN or is_reserved(param.name):
             faults.add(param.where, f"'{param.name}' is taken in generated C or Python; "
                                     "choose another name")
         if param.default is not None:
@@ -294,6 +304,9 @@ def check_fallback(backend: Backend, backends: dict[str, Backend], faults: Fault
 
 
 def check_backend(backend: Backend, spec: Spec, faults: Faults) -> None:
+    if backend.name in w.TAKEN_BACKENDS:
+        faults.add(backend.where, f"aya_{backend.name}.c is generated for all backends; choose "
+                                  "another name")
     ops = {op.name: op for op in spec.ops}
     check_fallback(backend, {b.name: b for b in spec.backends}, faults)
     for name, row in backend.rows.items():
@@ -316,6 +329,9 @@ def check_options(spec: Spec, faults: Faults) -> None:
             faults.add(option.where, f"option '{option.name}' stands at {seen[option.name]} "
                                      "already")
         seen.setdefault(option.name, option.where)
+        if option.name in w.C_KEYWORDS | w.PYTHON_KEYWORDS:
+            faults.add(option.where, f"'{option.name}' is taken in C or Python; choose another "
+                                     "name")
         for name in option.backends:
             if name not in names:
                 faults.add(option.places["backends"], f"'{name}' is no backend; there are: "
@@ -325,7 +341,7 @@ def check_options(spec: Spec, faults: Faults) -> None:
 def check_c_names(spec: Spec, faults: Faults) -> None:
     """Constants that would be defined twice."""
     seen = {"AYA_OP_COUNT": "the number of operations"}
-    seen |= {f"AYA_OP_{op.name}".upper(): f"operation '{op.name}'" for op in spec.ops}
+    seen.update({f"AYA_OP_{op.name}".upper(): f"operation '{op.name}'" for op in spec.ops})
     for op in spec.ops:
         for param in op.params:
             for word in param.words:
@@ -339,6 +355,7 @@ def check_c_names(spec: Spec, faults: Faults) -> None:
 def check(spec: Spec, faults: Faults) -> None:
     ops = {op.name: op for op in spec.ops}
     for op in spec.ops:
+        check_op_name(op, faults)
         check_params(op, faults)
         check_rules(op, faults)
         if op.rules.each:

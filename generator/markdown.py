@@ -41,8 +41,12 @@ def facts(op: lower.LoweredOp) -> list[str]:
     return [line for line in lines if line]
 
 
+def cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
 def code(text: str) -> str:
-    return f"`{text}`".replace("|", "\\|")
+    return cell(f"`{text}`")
 
 
 def way(row: Row | None, op: lower.LoweredOp, form: str, fallback: str) -> str:

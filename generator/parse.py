@@ -14,6 +14,7 @@ from .source import Faults, Table, Where
 
 NAME = re.compile(r"[a-z][a-z0-9_]*")
 UPPER = re.compile(r"[A-Z][A-Z0-9_]*")
+HEADER = re.compile(r"[A-Za-z0-9_/+.-]+\.h")
 HEX = re.compile(r"(?:[0-9A-Fa-f]{2})*")
 REQUIRED = object()
 KIND_NAMES = {str: "a string", int: "an integer", bool: "true or false", list: "a list",
@@ -150,15 +151,19 @@ def parse_param(table: Table, faults: Faults) -> Param:
     allowed = reader.strings("words", ())
     reader.known.append("default")
     default = table.values.get("default")
-    for word in allowed:
-        if not NAME.fullmatch(word):
-            reader.fault("words", f"{word!r} is no name: lower-case letters, digits and _")
+    check_words(reader, allowed)
     if (kind == "enum") != bool(allowed):
         reader.fault("words", "'words' belongs to type 'enum', which must have it")
     elif default is not None:
         check_default(reader, kind, allowed, default)
     reader.finish()
     return Param(name, kind, doc, allowed, default, table.where)
+
+
+def check_words(reader: Reader, words: Any) -> None:
+    for word in words:
+        if not NAME.fullmatch(word):
+            reader.fault("words", f"{word!r} is no name: lower-case letters, digits and _")
 
 
 def check_default(reader: Reader, kind: str, allowed: tuple[str, ...], default: Any) -> None:
@@ -326,6 +331,10 @@ def parse_headers(table: Table | None, faults: Faults) -> dict[str, tuple[str, .
         return {}
     reader = Reader(table, "[headers]", faults)
     headers = {key: reader.strings(key, ()) for key in w.HEADER_PLATFORMS}
+    for key, names in headers.items():
+        for name in names:
+            if not HEADER.fullmatch(name):
+                reader.fault(key, f"{name!r} is no header: write it like \"sys/stat.h\"")
     reader.finish()
     return {key: names for key, names in headers.items() if names}
 
@@ -389,6 +398,7 @@ def parse_option(table: Table, faults: Faults) -> Option:
         reader.fault("default", f"{default!r} is no word of it; it has: {listed(allowed)}")
     if kind == "int" and default is not None and not least <= default <= most:
         reader.fault("default", f"{default} is not from {least} to {most}")
+    check_words(reader, (*allowed, *aliases))
     for alias, word in aliases.items():
         if word not in allowed:
             reader.fault("aliases", f"{alias} = {word!r} is no word of it; it has: "

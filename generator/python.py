@@ -100,6 +100,11 @@ def stub_params(op: Op) -> list[str]:
     return out
 
 
+def stub_docstring(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"""{escaped}"""'
+
+
 def stub_default(param: Param) -> str:
     return f'"{param.default}"' if param.type == "enum" else default(param)
 

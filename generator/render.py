@@ -54,7 +54,8 @@ def environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
-    env.filters.update(q=ctext.quoted, text=ctext.wrapped_text)
+    env.filters.update(q=ctext.quoted, text=ctext.wrapped_text, cell=markdown.cell,
+                       docstring=python.stub_docstring)
     env.globals.update(call=ctext.call, paragraph=ctext.paragraph, code=lower.code,
                        enum_type=lower.enum_type, enum_word=lower.enum_word, py=python,
                        ex=examples, md=markdown)

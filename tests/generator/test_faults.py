@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 import sys
 from pathlib import Path
+from random import Random
 
 import pytest
 import support
 
 from generator import __main__ as cli
-from generator import source
+from generator import lower, render, source
 
 CASES = sorted((support.HERE / "faults").glob("*.txt"))
 PASSES = ("source", "parse", "check", "__main__")
@@ -67,6 +68,50 @@ def test_command_prints_faults_and_no_traceback(tmp_path: Path) -> None:
     assert ended.stderr.startswith("spec/backends/ring.toml:2: ")
     assert "Traceback" not in ended.stderr
     assert not (tmp_path / "out").exists()
+
+
+# -- mutations -----------------------------------------------------------------------------------
+
+VALUES = ["3", "-1", "true", '""', '"x"', "[]", '["a"]', "{}", "{ a = 1 }", "[[1]]", "1.5", '"none"',
+          '"get"', '"pool"', '"bytes"', '"list"', '"bytes_out"', '"spans"', '"always"', '"((("']
+
+
+def mutated(text: str, random: Random) -> str:
+    """The text with one line lost, doubled, moved, or given another value."""
+    lines = text.splitlines()
+    at = random.randrange(len(lines))
+    kind = random.randrange(5)
+    key = lines[at].split("=")[0]
+    if kind == 0:
+        del lines[at]
+    elif kind == 1:
+        lines.insert(at, random.choice(lines))
+    elif kind == 2:
+        lines[at], lines[at - 1] = lines[at - 1], lines[at]
+    elif kind == 3:
+        lines[at] = f"{key}= {random.choice(VALUES)}"
+    else:
+        lines[at] = f"{key}={random.choice(lines).split('=')[-1]}"
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_no_mutation_of_a_spec_ends_in_another_exception(tmp_path: Path, seed: int) -> None:
+    root = support.copy_base(tmp_path)
+    files = sorted(root.rglob("*.toml"))
+    random = Random(seed)
+    refused = 0
+    for _ in range(60):
+        path = random.choice(files)
+        before = path.read_text()
+        path.write_text(mutated(before, random))
+        try:
+            render.render(lower.lower(cli.read(root)))
+        except source.SpecError as error:
+            assert all(where.line >= 1 and text for where, text in error.faults)
+            refused += 1
+        path.write_text(before)
+    assert 0 < refused < 60
 
 
 # -- every message is hit ------------------------------------------------------------------------
