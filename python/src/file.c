@@ -430,6 +430,20 @@ file_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
 
 /* -- views ----------------------------------------------------------------------------------------- */
 
+/* The mode of the binary file beneath a text file, as the built-in shows it. */
+static PyObject *
+binary_mode(const aya_core *core)
+{
+    bool both = core->readable && core->writable;
+
+    return PyUnicode_FromFormat("%sb%s",
+                                core->exclusive   ? "x"
+                                : core->appending ? "a"
+                                : core->readable  ? "r"
+                                                  : "w",
+                                both ? "+" : "");
+}
+
 static AsyncFile *
 make_view(AsyncFile *file, bool raw)
 {
@@ -439,8 +453,11 @@ make_view(AsyncFile *file, bool raw)
     if (view != NULL) {
         view->core = file->core;
         view->core->references++;
-        view->mode = Py_NewRef(file->mode);
+        view->mode = file->text == NULL ? Py_NewRef(file->mode) : binary_mode(file->core);
         view->raw = raw;
+    }
+    if (view != NULL && view->mode == NULL) {
+        Py_CLEAR(view);
     }
     return view;
 }

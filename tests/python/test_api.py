@@ -150,10 +150,11 @@ def test_buffer_raw_and_detach(digits):
             beneath = file.buffer
             assert beneath is file.buffer
             assert await beneath.read(2) == b"01"
-            assert beneath.mode == "rb"
+            with open(digits, "r", encoding="ascii") as plain:
+                assert beneath.mode == plain.buffer.mode
         assert beneath.closed
         file = await ayafileio.open(digits, "r", encoding="ascii")
-        beneath = file.detach()
+        beneath = await file.detach()
         with pytest.raises(ValueError):
             await file.read()
         assert await beneath.read(3) == b"012"

