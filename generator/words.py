@@ -93,8 +93,8 @@ TAKEN = frozenset(
 # Operations that would be called like something that generated or handwritten C defines already:
 # aya_op_NAME(), AYA_OP_NAME, AYA_NAME_WORD.
 TAKEN_OPS = frozenset(
-    """code count error_kind info infos room total backend cancel config descriptor error example file
-    inline mount no on option probe queue result route row state statx verdict""".split()
+    """code count error_kind info infos room total backend cancel config descriptor error example
+    file inline mount no on option probe queue result route row state statx verdict""".split()
 )
 # Backends whose file would be one that is generated for all of them.
 TAKEN_BACKENDS = frozenset(
