@@ -164,6 +164,6 @@ def test_new_operations_work_on_each_backend(driver: Path, tmp_path: Path, backe
 def test_new_operations_are_in_docs_and_stub(grown: Path) -> None:
     stub = (grown / "python/ayafileio/_ayafileio.pyi").read_text()
     assert "def rename(path: StrOrBytesPath, new_path: StrOrBytesPath) -> Operation[None]:" in stub
-    assert "    def copy_range(self, offset: int, target: AsyncFile[Any], target_offset: int" in stub
+    assert "def copy_range(self, offset: int, target: AsyncFile[Any], target_offset: int" in stub
     page = (grown / "docs/operations.md").read_text()
     assert "## `rename`" in page and "`ayafileio.rename`" in page

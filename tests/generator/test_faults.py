@@ -73,7 +73,7 @@ def test_command_prints_faults_and_no_traceback(tmp_path: Path) -> None:
 # -- mutations -----------------------------------------------------------------------------------
 
 VALUES = ["3", "-1", "true", '""', '"x"', "[]", '["a"]', "{}", "{ a = 1 }", "[[1]]", "1.5",
-          '"none"', '"get"', '"pool"', '"bytes"', '"list"', '"bytes_out"', '"spans"', '"always"', '"((("']
+          '"none"', '"get"', '"pool"', '"bytes"', '"list"', '"bytes_out"', '"spans"', '"((("']
 
 
 def mutated(text: str, random: Random) -> str:
