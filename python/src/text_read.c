@@ -242,7 +242,8 @@ static int64_t
 next_chunk(AsyncFile *file)
 {
     aya_stream *stream = &file->core->stream;
-    int64_t size = aya_stream_fill(stream);
+    int64_t size = stream->shared != NULL ? aya_stream_fill_most(stream, CHUNK_OF_WRITABLE)
+                                          : aya_stream_fill(stream);
     const char *data;
 
     if (size < 0) {
@@ -502,7 +503,8 @@ read_bytes(aya_stream *stream, text_read *read)
         if (read->fell_short && asked > SMALL_ROOM) {
             asked = SMALL_ROOM;
         }
-        int64_t result = aya_stream_read(stream, PyBytes_AS_STRING(read->data) + read->size, asked);
+        int64_t result = aya_stream_read(stream, AYA_READING_REST,
+                                         PyBytes_AS_STRING(read->data) + read->size, asked);
         if (result <= 0) {
             return result;
         }
