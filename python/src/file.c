@@ -590,7 +590,12 @@ file_isatty(PyObject *self, PyObject *unused)
     AsyncFile *file = (AsyncFile *)self;
 
     (void)unused;
-    return check_open(file) < 0 ? NULL : PyBool_FromLong(isatty(file->core->stream.file.handle));
+    if (check_open(file) < 0) {
+        return NULL;
+    }
+    /* Only what can be a terminal is asked: a file's own filesystem may take its time to answer. */
+    const aya_file *own = &file->core->stream.file;
+    return PyBool_FromLong(own->kind == AYA_FILE_POLLABLE && isatty(own->handle));
 }
 
 static PyObject *

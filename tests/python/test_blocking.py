@@ -26,15 +26,26 @@ def step(function):
     steps[function.__name__] = function
     return function
 
+async def take(name):
+    try:
+        await asyncio.wait_for(steps[name](), 30)
+    except Exception as error:
+        return repr(error).replace("\\n", " ")
+    return ""
+
 async def measure():
-    for name, function in steps.items():
+    names = list(steps)
+    for group in [names[i : i + 8] for i in range(0, len(names), 8)]:
         async with Heartbeat() as heart:
-            try:
-                await asyncio.wait_for(function(), 30)
-                note = ""
-            except Exception as error:
-                note = repr(error).replace("\\n", " ")
-        print(name, round(heart.longest, 3), note, sep="\\t", flush=True)
+            notes = await asyncio.gather(*map(take, group))
+        held = dict.fromkeys(group, 0.0)
+        if heart.longest > MOST:  # one of these: alone it shows
+            for name in group:
+                async with Heartbeat() as heart:
+                    await take(name)
+                held[name] = round(heart.longest, 3)
+        for name, note in zip(group, notes):
+            print(name, held[name], note, sep="\\t", flush=True)
 """
 
 SLOW = """
@@ -152,11 +163,11 @@ async def from_a_descriptor():
 
 @step
 async def whole_file_functions():
-    await ayafileio.write_bytes(HERE + "slow", b"text")
-    assert await ayafileio.read_bytes(HERE + "slow") == b"text"
-    await ayafileio.write_text(HERE + "slow", "text")
-    assert await ayafileio.read_text(HERE + "slow") == "text"
-    assert await ayafileio.read_bytes_many([HERE + "slow"] * 3) == [b"text"] * 3
+    await ayafileio.write_bytes(HERE + "short", b"text")
+    assert await ayafileio.read_bytes(HERE + "short") == b"text"
+    await ayafileio.write_text(HERE + "short", "text")
+    assert await ayafileio.read_text(HERE + "short") == "text"
+    assert await ayafileio.read_bytes_many([HERE + "short"] * 3) == [b"text"] * 3
 
 @step
 async def copy():
@@ -280,7 +291,7 @@ def slow_mount(tmp_path):
 
 def held(tmp_path, backend, body, **values):
     values["SUPPORT"] = str(pathlib.Path(__file__).parent)
-    head = "".join(f"{name} = {str(value)!r}\n" for name, value in values.items())
+    head = f"MOST = {MOST}\n" + "".join(f"{name} = {str(value)!r}\n" for name, value in values.items())
     out = program(tmp_path, backend, head + STEPS + body, limit=240)
     lines = [line.split("\t") for line in out.splitlines()]
     assert len(lines) >= 10
