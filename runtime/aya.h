@@ -170,6 +170,8 @@ bool aya_file_close_inline(aya_file *file);
 /* The file's length as far as the system has it at hand, never waiting; 0 where it does not
  * know. Only a hint: files grow, and some that have content say 0. */
 int64_t aya_file_size_hint(const aya_file *file);
+/* st_blksize as far as the system has it at hand, never waiting; 0 where it does not know. */
+size_t aya_file_block_size(const aya_file *file);
 /* The descriptor's own position; never waits. -ESPIPE where there is none. */
 int64_t aya_file_position(const aya_file *file);
 int aya_file_set_position(const aya_file *file, int64_t position);

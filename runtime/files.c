@@ -156,6 +156,14 @@ aya_file_set_position(const aya_file *file, int64_t position)
     return lseek(file->handle, position, SEEK_SET) < 0 ? -errno : 0;
 }
 
+size_t
+aya_file_block_size(const aya_file *file)
+{
+    struct statx stat;
+
+    return aya_posix_stat_cached(file->handle, &stat) < 0 ? 0 : stat.stx_blksize;
+}
+
 int64_t
 aya_file_size_hint(const aya_file *file)
 {

@@ -2,7 +2,7 @@
  * caller lets one command at a time in. Two requests are all it needs: `front` of the command
  * under way and `back`, which writes out what was accepted while the command's caller goes on.
  */
-#include "stream.h"
+#include "shared.h"
 #include "internal.h"
 
 #include <stdlib.h>
@@ -11,18 +11,6 @@
 
 /* A block of an unbuffered stream that must look ahead (a line). */
 #define SMALL_BLOCK 8192
-
-enum {
-    FRONT_OPEN,
-    FRONT_LEARN,
-    FRONT_FILL,
-    FRONT_READ,
-    FRONT_WRITE,
-    FRONT_STAT,
-    FRONT_SYNC,
-    FRONT_TRUNCATE,
-    FRONT_CLOSE
-};
 
 /* -- runs -------------------------------------------------------------------------------------- */
 
@@ -79,6 +67,9 @@ aya_stream_init(aya_stream *stream, size_t buffer_size, bool owns_handle)
 void
 aya_stream_release(aya_stream *stream)
 {
+    if (stream->shared != NULL) {
+        aya_shared_release(stream);
+    }
     run_free(&stream->window);
     run_free(&stream->gather);
     run_free(&stream->behind);
@@ -92,6 +83,9 @@ aya_stream_after_fork(aya_stream *stream)
     stream->generation = aya_fork_generation();
     run_clear(&stream->gather);
     run_clear(&stream->behind);
+    if (stream->shared != NULL) {
+        aya_shared_after_fork(stream);
+    }
     stream->back_busy = false;
     stream->back_error = 0;
     stream->front_state = AYA_FRONT_IDLE;
@@ -104,6 +98,9 @@ aya_stream_after_fork(aya_stream *stream)
 bool
 aya_stream_dirty(const aya_stream *stream)
 {
+    if (stream->shared != NULL) {
+        return stream->back_busy || aya_shared_dirty(stream);
+    }
     return stream->back_busy || run_length(&stream->behind) > 0 || run_length(&stream->gather) > 0;
 }
 
@@ -118,9 +115,8 @@ front_done(aya_request *request)
     stream->wake(stream);
 }
 
-/* Runs stream->front.op for one call: its result, or AYA_PENDING. */
-static int64_t
-front_run(aya_stream *stream, uint8_t use)
+int64_t
+aya_stream_front_run(aya_stream *stream, uint8_t use)
 {
     if (aya_try(stream->context, &stream->front)) {
         return stream->front.op.result;
@@ -132,9 +128,8 @@ front_run(aya_stream *stream, uint8_t use)
     return AYA_PENDING;
 }
 
-/* Whether the call that uses the front for `use` has a result to take. */
-static bool
-front_take(aya_stream *stream, uint8_t use, int64_t *result)
+bool
+aya_stream_front_take(aya_stream *stream, uint8_t use, int64_t *result)
 {
     if (stream->front_state != AYA_FRONT_READY || stream->front_use != use) {
         return false;
@@ -149,7 +144,7 @@ aya_stream_open(aya_stream *stream, const aya_open *how)
 {
     int64_t result;
 
-    if (front_take(stream, FRONT_OPEN, &result)) {
+    if (aya_stream_front_take(stream, FRONT_OPEN, &result)) {
         return result;
     }
     if (stream->front_state == AYA_FRONT_BUSY) {
@@ -157,7 +152,7 @@ aya_stream_open(aya_stream *stream, const aya_open *how)
     }
     aya_op_open(&stream->front.op, how->path, how->access, how->append, how->create, how->exclusive,
                 how->truncate, how->permissions);
-    return front_run(stream, FRONT_OPEN);
+    return aya_stream_front_run(stream, FRONT_OPEN);
 }
 
 int64_t
@@ -165,7 +160,7 @@ aya_stream_learn(aya_stream *stream, aya_handle handle)
 {
     int64_t result = 0;
 
-    if (!front_take(stream, FRONT_LEARN, &result)) {
+    if (!aya_stream_front_take(stream, FRONT_LEARN, &result)) {
         if (stream->front_state == AYA_FRONT_BUSY) {
             return AYA_PENDING;
         }
@@ -176,7 +171,7 @@ aya_stream_learn(aya_stream *stream, aya_handle handle)
         result = aya_file_init(&stream->file, handle);
         if (result == 0) {
             aya_op_stat(&stream->front.op, &stream->file, stream->stat);
-            result = front_run(stream, FRONT_LEARN);
+            result = aya_stream_front_run(stream, FRONT_LEARN);
         }
     }
     if (result != AYA_PENDING) {
@@ -206,11 +201,14 @@ window_filled(aya_stream *stream, int64_t result)
 void
 aya_stream_forget(aya_stream *stream)
 {
+    if (stream->shared != NULL) {
+        aya_shared_forget(stream);
+    }
     if (stream->front_state != AYA_FRONT_READY) {
         return;
     }
     stream->front_state = AYA_FRONT_IDLE;
-    if (stream->front_use == FRONT_FILL) {
+    if (stream->front_use == FRONT_FILL && stream->shared == NULL) {
         window_filled(stream, stream->front.op.result);
     }
 }
@@ -270,31 +268,19 @@ back_run(aya_stream *stream)
 }
 
 /* Makes what was gathered the run to be written; `behind` is empty. */
-static int
+static void
 hand_over_gathered(aya_stream *stream)
 {
     aya_run empty = stream->behind;
 
-    if (stream->shared) {
-        size_t size = run_length(&stream->gather);
-        if (run_reserve(&stream->behind, size) < 0) {
-            return -ENOMEM;
-        }
-        memcpy(stream->behind.data, stream->window.data + stream->gather.begin, size);
-        stream->behind.begin = 0;
-        stream->behind.end = size;
-        stream->gather = (aya_run){0};
-        return 0;
-    }
     stream->behind = stream->gather;
     stream->gather = empty;
     run_clear(&stream->gather);
     stream->behind_at = stream->position - (int64_t)run_length(&stream->behind);
-    return 0;
 }
 
-static int
-take_back_error(aya_stream *stream)
+int
+aya_stream_take_back_error(aya_stream *stream)
 {
     int error = stream->back_error;
 
@@ -317,15 +303,18 @@ find_appended_position(aya_stream *stream)
 int64_t
 aya_stream_drain(aya_stream *stream)
 {
+    if (stream->shared != NULL) {
+        return aya_shared_drain(stream);
+    }
     while (aya_stream_dirty(stream)) {
         if (stream->back_busy) {
             return AYA_PENDING;
         }
         if (stream->back_error != 0) {
-            return take_back_error(stream);
+            return aya_stream_take_back_error(stream);
         }
-        if (run_length(&stream->behind) == 0 && hand_over_gathered(stream) < 0) {
-            return -ENOMEM;
+        if (run_length(&stream->behind) == 0) {
+            hand_over_gathered(stream);
         }
         back_run(stream);
     }
@@ -347,7 +336,7 @@ sync_own_position(aya_stream *stream)
 int64_t
 aya_stream_flush(aya_stream *stream)
 {
-    int64_t result = aya_stream_drain(stream);
+    int64_t result = stream->shared != NULL ? aya_shared_settle(stream) : aya_stream_drain(stream);
 
     if (result == 0) {
         sync_own_position(stream);
@@ -360,7 +349,7 @@ aya_stream_sync(aya_stream *stream)
 {
     int64_t result;
 
-    if (front_take(stream, FRONT_SYNC, &result)) {
+    if (aya_stream_front_take(stream, FRONT_SYNC, &result)) {
         return result;
     }
     if (stream->front_state == AYA_FRONT_BUSY) {
@@ -371,7 +360,7 @@ aya_stream_sync(aya_stream *stream)
         return result;
     }
     aya_op_fsync(&stream->front.op, &stream->file, false);
-    return front_run(stream, FRONT_SYNC);
+    return aya_stream_front_run(stream, FRONT_SYNC);
 }
 
 /* What is as large as the buffer is written from where it lies. */
@@ -385,7 +374,7 @@ static int64_t
 write_directly(aya_stream *stream, const char *data, size_t size)
 {
     set_write(stream, &stream->front.op, stream->position, data, size);
-    return front_run(stream, FRONT_WRITE);
+    return aya_stream_front_run(stream, FRONT_WRITE);
 }
 
 static int
@@ -407,45 +396,10 @@ gather(aya_stream *stream, const char *data, size_t size, size_t *done)
     return 0;
 }
 
-/* The same into the window of a shared stream; what does not fit there waits for a drain. */
-static int
-gather_shared(aya_stream *stream, const char *data, size_t size, size_t *done)
-{
-    aya_run *window = &stream->window, *run = &stream->gather;
-    size_t count = size - *done;
-
-    if (run_reserve(window, stream->buffer_size) < 0) {
-        return -ENOMEM;
-    }
-    if (window->begin == window->end && run_length(run) == 0) {
-        run_clear(window);
-    }
-    if (count > stream->buffer_size - window->begin) {
-        count = stream->buffer_size - window->begin;
-    }
-    memcpy(window->data + window->begin, data + *done, count);
-    if (run->room == 0 || window->begin < run->begin) {
-        run->begin = window->begin;
-    }
-    run->room = 1; /* even an empty write begins a run */
-    window->begin += count;
-    run->end = window->begin > run->end ? window->begin : run->end;
-    window->end = window->begin > window->end ? window->begin : window->end;
-    stream->position += (int64_t)count;
-    *done += count;
-    return 0;
-}
-
-static bool
-gather_full(const aya_stream *stream)
-{
-    return (stream->shared ? stream->window.begin : stream->gather.end) == stream->buffer_size;
-}
-
 int64_t
 aya_stream_arrived(aya_stream *stream)
 {
-    return stream->back_busy ? AYA_PENDING : take_back_error(stream);
+    return stream->back_busy ? AYA_PENDING : aya_stream_take_back_error(stream);
 }
 
 void
@@ -453,11 +407,11 @@ aya_stream_withdraw(aya_stream *stream, size_t size)
 {
     aya_run *runs[] = {&stream->gather, &stream->behind};
 
-    if (stream->shared) {
-        /* Other bytes may lie between them: all go. */
-        stream->gather = (aya_run){0};
+    if (stream->shared != NULL) {
+        aya_shared_withdraw(stream, size);
+        return;
     }
-    for (int i = stream->shared; i < 2 && !(i == 1 && stream->back_busy); i++) {
+    for (int i = 0; i < 2 && !(i == 1 && stream->back_busy); i++) {
         size_t length = run_length(runs[i]);
         size_t count = size < length ? size : length;
         runs[i]->end -= count;
@@ -475,17 +429,12 @@ aya_stream_write(aya_stream *stream, const void *data, size_t size, size_t *done
 {
     int64_t result;
 
-    if (!stream->shared) {
-        aya_stream_drop(stream);
+    if (stream->shared != NULL) {
+        return aya_shared_write(stream, data, size, done);
     }
-    if (stream->shared && size == 0) {
-        int error = gather_shared(stream, data, size, done);
-        if (error < 0) {
-            return error;
-        }
-    }
+    aya_stream_drop(stream);
     while (*done < size) {
-        if (front_take(stream, FRONT_WRITE, &result)
+        if (aya_stream_front_take(stream, FRONT_WRITE, &result)
             || (writes_directly(stream, size - *done)
                 && (result = write_directly(stream, (const char *)data + *done, size - *done),
                     true))) {
@@ -507,29 +456,20 @@ aya_stream_write(aya_stream *stream, const void *data, size_t size, size_t *done
             return AYA_PENDING;
         }
         if (stream->back_error != 0) {
-            return take_back_error(stream);
+            return aya_stream_take_back_error(stream);
         }
-        if (stream->shared && gather_full(stream)) {
-            result = aya_stream_drain(stream);
-            if (result < 0) {
-                return result;
-            }
-            run_clear(&stream->window);
-            continue;
-        }
-        if (stream->buffer_size == 0 || gather_full(stream)) {
+        if (stream->buffer_size == 0 || stream->gather.end == stream->buffer_size) {
             /* Both runs are full (or none may be used): wait for the one that is being written. */
             if (stream->back_busy) {
                 return AYA_PENDING;
             }
-            if (run_length(&stream->behind) == 0 && hand_over_gathered(stream) < 0) {
-                return -ENOMEM;
+            if (run_length(&stream->behind) == 0) {
+                hand_over_gathered(stream);
             }
             back_run(stream);
             continue;
         }
-        int error = stream->shared ? gather_shared(stream, data, size, done)
-                                   : gather(stream, data, size, done);
+        int error = gather(stream, data, size, done);
         if (error < 0) {
             return error;
         }
@@ -537,8 +477,9 @@ aya_stream_write(aya_stream *stream, const void *data, size_t size, size_t *done
     if (stream->buffer_size == 0) {
         return aya_stream_flush(stream);
     }
-    if (!stream->shared && gather_full(stream) && !stream->back_busy
-        && run_length(&stream->behind) == 0 && hand_over_gathered(stream) == 0) {
+    if (stream->gather.end == stream->buffer_size && !stream->back_busy
+        && run_length(&stream->behind) == 0) {
+        hand_over_gathered(stream);
         back_run(stream);
     }
     return 0;
@@ -547,10 +488,13 @@ aya_stream_write(aya_stream *stream, const void *data, size_t size, size_t *done
 int
 aya_stream_drain_blocking(aya_stream *stream)
 {
+    if (stream->shared != NULL) {
+        return aya_shared_drain_blocking(stream);
+    }
     while (!stream->back_busy && aya_stream_dirty(stream)) {
         aya_op *op = &stream->back.op;
-        if (run_length(&stream->behind) == 0 && hand_over_gathered(stream) < 0) {
-            return -ENOMEM;
+        if (run_length(&stream->behind) == 0) {
+            hand_over_gathered(stream);
         }
         aya_run *run = &stream->behind;
         set_write(stream, op, stream->behind_at, run->data + run->begin, run_length(run));
@@ -558,7 +502,7 @@ aya_stream_drain_blocking(aya_stream *stream)
         }
         back_ended(stream);
         if (stream->back_error != 0) {
-            return take_back_error(stream);
+            return aya_stream_take_back_error(stream);
         }
     }
     return 0;
@@ -569,7 +513,9 @@ aya_stream_drain_blocking(aya_stream *stream)
 void
 aya_stream_drop(aya_stream *stream)
 {
-    if (stream->file.positioned) {
+    if (stream->shared != NULL) {
+        aya_shared_drop(stream);
+    } else if (stream->file.positioned) {
         run_clear(&stream->window);
     }
 }
@@ -577,6 +523,10 @@ aya_stream_drop(aya_stream *stream)
 void
 aya_stream_consume(aya_stream *stream, size_t size)
 {
+    if (stream->shared != NULL) {
+        aya_shared_consume(stream, size);
+        return;
+    }
     assert(size <= run_length(&stream->window));
     stream->window.begin += size;
     stream->position += (int64_t)size;
@@ -598,7 +548,10 @@ aya_stream_fill_most(aya_stream *stream, size_t most)
 {
     int64_t result;
 
-    if (!front_take(stream, FRONT_FILL, &result)) {
+    if (stream->shared != NULL) {
+        return aya_shared_read1(stream, most);
+    }
+    if (!aya_stream_front_take(stream, FRONT_FILL, &result)) {
         if (stream->front_state == AYA_FRONT_BUSY) {
             return AYA_PENDING;
         }
@@ -614,7 +567,7 @@ aya_stream_fill_most(aya_stream *stream, size_t most)
             return -ENOMEM;
         }
         set_read(stream, stream->window.data, most);
-        result = front_run(stream, FRONT_FILL);
+        result = aya_stream_front_run(stream, FRONT_FILL);
         if (result == AYA_PENDING) {
             return result;
         }
@@ -626,7 +579,16 @@ aya_stream_fill_most(aya_stream *stream, size_t most)
 int64_t
 aya_stream_fill(aya_stream *stream)
 {
+    if (stream->shared != NULL) {
+        return aya_shared_fill(stream);
+    }
     return aya_stream_fill_most(stream, stream->buffer_size > 0 ? stream->buffer_size : SMALL_BLOCK);
+}
+
+int64_t
+aya_stream_peek(aya_stream *stream)
+{
+    return stream->shared != NULL ? aya_shared_peek(stream) : aya_stream_fill(stream);
 }
 
 static int64_t
@@ -643,11 +605,14 @@ take_window(aya_stream *stream, void *buf, size_t size)
 }
 
 int64_t
-aya_stream_read(aya_stream *stream, void *buf, size_t size)
+aya_stream_read(aya_stream *stream, aya_reading how, void *buf, size_t size)
 {
     int64_t result;
 
-    if (front_take(stream, FRONT_READ, &result)) {
+    if (stream->shared != NULL) {
+        return aya_shared_read(stream, how, buf, size);
+    }
+    if (aya_stream_front_take(stream, FRONT_READ, &result)) {
         stream->position += result > 0 ? result : 0;
         return result;
     }
@@ -674,7 +639,7 @@ aya_stream_read(aya_stream *stream, void *buf, size_t size)
     }
     run_clear(&stream->window);
     set_read(stream, buf, size);
-    result = front_run(stream, FRONT_READ);
+    result = aya_stream_front_run(stream, FRONT_READ);
     if (result > 0) {
         stream->position += result;
     }
@@ -686,6 +651,10 @@ aya_stream_unread(aya_stream *stream, const void *data, size_t size)
 {
     aya_run *window = &stream->window;
 
+    if (stream->shared != NULL) {
+        aya_shared_unread(stream, data, size);
+        return 0;
+    }
     if (window->begin >= size
         && memcmp(window->data + window->begin - size, data, size) == 0) {
         window->begin -= size;
@@ -713,12 +682,14 @@ aya_stream_unread(aya_stream *stream, const void *data, size_t size)
 int64_t
 aya_stream_tell(aya_stream *stream)
 {
+    if (stream->shared != NULL && stream->back_busy) {
+        return AYA_PENDING;
+    }
     return stream->file.positioned ? stream->position : -ESPIPE;
 }
 
-/* Where a seek starts from; for the end of the file the file is asked. */
-static int64_t
-seek_base(aya_stream *stream, int whence)
+int64_t
+aya_stream_seek_base(aya_stream *stream, int whence)
 {
     int64_t result;
     aya_stat known;
@@ -729,12 +700,12 @@ seek_base(aya_stream *stream, int whence)
     if (whence == SEEK_CUR) {
         return stream->position;
     }
-    if (!front_take(stream, FRONT_STAT, &result)) {
+    if (!aya_stream_front_take(stream, FRONT_STAT, &result)) {
         if (stream->stat == NULL && (stream->stat = malloc(sizeof(*stream->stat))) == NULL) {
             return -ENOMEM;
         }
         aya_op_stat(&stream->front.op, &stream->file, stream->stat);
-        result = front_run(stream, FRONT_STAT);
+        result = aya_stream_front_run(stream, FRONT_STAT);
     }
     if (result >= 0) {
         aya_stat_decode(stream->stat, &known);
@@ -752,17 +723,11 @@ aya_stream_seek(aya_stream *stream, int64_t offset, int whence)
 {
     int64_t result, base, start;
 
+    if (stream->shared != NULL) {
+        return aya_shared_seek(stream, offset, whence);
+    }
     if (stream->front_state == AYA_FRONT_BUSY) {
         return AYA_PENDING;
-    }
-    start = stream->position - (int64_t)stream->window.begin;
-    if (stream->shared && whence != SEEK_END && run_length(&stream->window) > 0) {
-        /* Inside the window nothing is written out first. */
-        int64_t target = whence == SEEK_SET ? offset : stream->position + offset;
-        if (target >= start && target <= start + (int64_t)stream->window.end) {
-            stream->window.begin = (size_t)(target - start);
-            return stream->position = target;
-        }
     }
     if (stream->front_state == AYA_FRONT_IDLE) {
         result = aya_stream_drain(stream);
@@ -773,7 +738,7 @@ aya_stream_seek(aya_stream *stream, int64_t offset, int whence)
     if (!stream->file.positioned) {
         return -ESPIPE;
     }
-    base = seek_base(stream, whence);
+    base = aya_stream_seek_base(stream, whence);
     if (base < 0) {
         return base;
     }
@@ -799,7 +764,7 @@ aya_stream_truncate(aya_stream *stream, int64_t size)
 {
     int64_t result;
 
-    if (front_take(stream, FRONT_TRUNCATE, &result)) {
+    if (aya_stream_front_take(stream, FRONT_TRUNCATE, &result)) {
         return result;
     }
     if (stream->front_state == AYA_FRONT_BUSY) {
@@ -811,7 +776,7 @@ aya_stream_truncate(aya_stream *stream, int64_t size)
     }
     aya_stream_drop(stream);
     aya_op_truncate(&stream->front.op, &stream->file, size);
-    return front_run(stream, FRONT_TRUNCATE);
+    return aya_stream_front_run(stream, FRONT_TRUNCATE);
 }
 
 /* -- close ------------------------------------------------------------------------------------- */
@@ -821,7 +786,7 @@ aya_stream_close(aya_stream *stream)
 {
     int64_t result;
 
-    if (front_take(stream, FRONT_CLOSE, &result)) {
+    if (aya_stream_front_take(stream, FRONT_CLOSE, &result)) {
         stream->file.handle = stream->file.io = AYA_NO_HANDLE;
         return stream->close_error < 0 ? stream->close_error : result;
     }
@@ -839,6 +804,9 @@ aya_stream_close(aya_stream *stream)
             /* The system has refused them; nobody can ask again. */
             run_clear(&stream->gather);
             run_clear(&stream->behind);
+            if (stream->shared != NULL) {
+                aya_shared_give_up(stream);
+            }
         } else if (!stream->owns_handle) {
             sync_own_position(stream);
         }
@@ -852,5 +820,5 @@ aya_stream_close(aya_stream *stream)
         return stream->close_error;
     }
     aya_op_close(&stream->front.op, &stream->file);
-    return front_run(stream, FRONT_CLOSE);
+    return aya_stream_front_run(stream, FRONT_CLOSE);
 }

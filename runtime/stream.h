@@ -24,6 +24,15 @@ typedef enum aya_front {
     AYA_FRONT_READY,  /* it has ended; the repeated call takes front.op.result */
 } aya_front;
 
+/* How a call reads. Only a shared stream tells them apart: what stays in its buffer differs. */
+typedef enum aya_reading {
+    AYA_READING_SIZE,      /* so many bytes, for the caller's result */
+    AYA_READING_REST,      /* to the end of the file */
+    AYA_READING_INTO,      /* so many bytes into the caller's buffer */
+    AYA_READING_INTO_ONCE, /* the same, by one transfer at most */
+} aya_reading;
+
+typedef struct aya_shared aya_shared;
 typedef struct aya_stream aya_stream;
 struct aya_stream {
     aya_file file;
@@ -41,10 +50,7 @@ struct aya_stream {
     aya_stat_raw *stat;       /* of a seek from the end, while it is under way */
     int64_t close_error;      /* of the drain before the close */
     bool close_drained;
-    /* A file that is read and appended to keeps both in the window, as the built-in
-     * BufferedRandom does: gather.begin and gather.end are places in window.data, and what lies
-     * between two writes is written with them. Set after aya_stream_init(). */
-    bool shared;
+    aya_shared *shared;       /* of a file that is read and appended to, else NULL */
     bool appended;            /* the system moved the descriptor's position by an append */
     aya_request front;        /* of the command under way */
     aya_request back;         /* writes `behind` */
@@ -71,6 +77,13 @@ int64_t aya_stream_learn(aya_stream *stream, aya_handle handle);
 
 /* `stream` is zeroed; its file is filled by aya_file_init(). Position: the descriptor's own. */
 void aya_stream_init(aya_stream *stream, size_t buffer_size, bool owns_handle);
+/* What differs between releases of CPython. */
+#define AYA_SHARED_READ1_FLUSHES 1u /* read1() and text reads write out first what was written */
+#define AYA_SHARED_FULL_DIRECT 2u   /* a write of a whole buffer goes past the buffer */
+
+/* A file that is read and appended to (file.append) keeps both in one buffer of `buffer_size`
+ * bytes, exactly as the built-in open() does. After aya_stream_init(). 0 or -ENOMEM. */
+int aya_stream_share(aya_stream *stream, size_t buffer_size, unsigned rules);
 /* Frees the buffers; nothing is in flight. */
 void aya_stream_release(aya_stream *stream);
 
@@ -80,8 +93,11 @@ bool aya_stream_dirty(const aya_stream *stream);
 /* Fills an empty window by one block: how many bytes it has now; 0 at end of file. Returns at
  * once what a window that is not empty holds. */
 int64_t aya_stream_fill(aya_stream *stream);
-/* The same, by at most `most` bytes. */
+/* The same, by at most `most` bytes. In a shared stream they bypass the buffer: the caller
+ * consumes all of them before the command ends. */
 int64_t aya_stream_fill_most(aya_stream *stream, size_t most);
+/* As aya_stream_fill(), for a caller that consumes nothing. */
+int64_t aya_stream_peek(aya_stream *stream);
 static inline size_t
 aya_stream_window(const aya_stream *stream, const char **data)
 {
@@ -91,8 +107,10 @@ aya_stream_window(const aya_stream *stream, const char **data)
 void aya_stream_consume(aya_stream *stream, size_t size);
 
 /* Reads some bytes into buf: from the window, else by one transfer (large ones without the
- * window). 0 at end of file. buf must stay until the call has ended (front_state IDLE). */
-int64_t aya_stream_read(aya_stream *stream, void *buf, size_t size);
+ * window). 0 at end of file. A shared stream gives fewer than asked only at the end of the file
+ * (or where one transfer was asked for). buf must stay until the call has ended (front_state
+ * IDLE). */
+int64_t aya_stream_read(aya_stream *stream, aya_reading how, void *buf, size_t size);
 
 /* Takes back what was read last: `size` bytes before the position, which are `data`. 0 or
  * -errno. */

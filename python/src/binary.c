@@ -23,6 +23,14 @@ one_transfer(const Operation *operation)
     return operation->file->raw || operation->file->core->buffering == 0;
 }
 
+/* A shared stream gives all that was asked, or it has met the end of the file; to ask again would
+ * change what its buffer holds. */
+static bool
+fell_short(Operation *operation, int64_t result, size_t asked)
+{
+    return stream_of(operation)->shared != NULL && (size_t)result < asked;
+}
+
 static aya_step
 done_with(Operation *operation, PyObject *value)
 {
@@ -154,6 +162,7 @@ step_read(Operation *operation)
             break;
         }
         result = aya_stream_read(stream_of(operation),
+                                 wanted < 0 ? AYA_READING_REST : AYA_READING_SIZE,
                                  PyBytes_AS_STRING(command->object) + command->done, room);
         if (result < 0) {
             if (result != AYA_PENDING) {
@@ -162,7 +171,8 @@ step_read(Operation *operation)
             return pending_or_error(operation, result);
         }
         command->done += (size_t)result;
-        if (result == 0 || (wanted >= 0 && one_transfer(operation))) {
+        if (result == 0 || (wanted >= 0 && (one_transfer(operation)
+                                            || fell_short(operation, result, room)))) {
             break;
         }
     }
@@ -199,8 +209,12 @@ step_window(Operation *operation)
     if (most == 0 && !operation->command.number[1]) {
         return done_with(operation, PyBytes_FromStringAndSize(NULL, 0));
     }
-    if (most > (int64_t)stream->buffer_size && !operation->command.number[1]) {
-        result = aya_stream_fill_most(stream, (size_t)(most < GUESS_MOST ? most : GUESS_MOST));
+    if (operation->command.number[1]) {
+        result = aya_stream_peek(stream);
+    } else if (most > (int64_t)stream->buffer_size || stream->shared != NULL) {
+        size_t asked = most < 0 ? stream->buffer_size : (size_t)most;
+        result = aya_stream_fill_most(stream, asked < (size_t)GUESS_MOST ? asked
+                                                                         : (size_t)GUESS_MOST);
     } else {
         result = aya_stream_fill(stream);
     }
@@ -516,8 +530,11 @@ step_readinto(Operation *operation)
         return AYA_STEP_FAILED;
     }
     while (command->done < command->size) {
-        int64_t result = aya_stream_read(stream_of(operation), data + command->done,
-                                         command->size - command->done);
+        size_t room = command->size - command->done;
+        int64_t result = aya_stream_read(stream_of(operation),
+                                         command->number[1] ? AYA_READING_INTO_ONCE
+                                                            : AYA_READING_INTO,
+                                         data + command->done, room);
         if (result < 0) {
             if (result != AYA_PENDING) {
                 give_up_into(operation);
@@ -525,7 +542,8 @@ step_readinto(Operation *operation)
             return pending_or_error(operation, result);
         }
         command->done += (size_t)result;
-        if (result == 0 || command->number[1] || one_transfer(operation)) {
+        if (result == 0 || command->number[1] || one_transfer(operation)
+            || fell_short(operation, result, room)) {
             break;
         }
     }

@@ -11,6 +11,13 @@
 
 /* The buffer of pipes and devices, as the built-in open() chooses it: errors of a device come soon. */
 #define SPECIAL_BUFFER 4096
+/* Bounds of a shared stream's buffer, likewise. */
+#if PY_VERSION_HEX >= 0x030E0000
+#define SHARED_LEAST ((size_t)128 << 10)
+#define SHARED_MOST ((size_t)8 << 20)
+#else
+#define SHARED_LEAST 8192
+#endif
 
 /* -- the core -------------------------------------------------------------------------------------- */
 
@@ -306,6 +313,38 @@ find_handle(Operation *operation)
     return 0;
 }
 
+/* What the built-in open() gives such a file. */
+static size_t
+shared_buffer_size(const aya_core *core)
+{
+    size_t size;
+
+    if (core->buffering > 1) {
+        return (size_t)core->buffering;
+    }
+    size = aya_file_block_size(&core->stream.file);
+#if PY_VERSION_HEX >= 0x030E0000
+    size = size < SHARED_MOST ? size : SHARED_MOST;
+    return size > SHARED_LEAST ? size : SHARED_LEAST;
+#else
+    return size > 1 ? size : SHARED_LEAST;
+#endif
+}
+
+static unsigned
+shared_rules(void)
+{
+#if PY_VERSION_HEX >= 0x030D0000
+    return AYA_SHARED_READ1_FLUSHES | AYA_SHARED_FULL_DIRECT;
+#elif PY_VERSION_HEX >= 0x030C0000
+    return Py_Version >= 0x030C0300 ? AYA_SHARED_READ1_FLUSHES : 0;
+#elif PY_VERSION_HEX >= 0x030B0000
+    return Py_Version >= 0x030B0900 ? AYA_SHARED_READ1_FLUSHES : 0;
+#else
+    return 0;
+#endif
+}
+
 /* The descriptor is there: what is it, and does it fit the mode? 0 or -errno, or -EILSEQ. */
 static int64_t
 take_handle(Operation *operation)
@@ -328,10 +367,12 @@ take_handle(Operation *operation)
     core->seekable = stream->file.positioned;
     core->seekable_known = true;
     aya_stream_init(stream, size, core->closefd);
-    stream->shared = core->readable && core->appending && size > 0 && core->seekable;
     if (core->readable && core->writable && core->buffering != 0 && !core->seekable) {
         PyErr_SetString(core->module->unsupported, "File or stream is not seekable.");
         return -EILSEQ;
+    }
+    if (core->readable && core->writable && stream->file.append && size > 0) {
+        return aya_stream_share(stream, shared_buffer_size(core), shared_rules());
     }
     return 0;
 }
