@@ -6,6 +6,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
+import textwrap
 
 import pytest
 
@@ -101,7 +102,10 @@ def test_writes_that_fail(faulty, tmp_path, backend):
                     await file.write(b"y" * 100_000)
                 except OSError:
                     failed += 1
-            await failing(file.close(), errno.ENOSPC)
+            if failed < 50:  # some were accepted: their error is seen at the end
+                await failing(file.close(), errno.ENOSPC)
+            await file.close()
+            assert failed > 0 and file.closed
             file = await ayafileio.open("mount/badsync", "r+b")
             await file.write(b"x")
             await failing(file.fsync(), errno.EIO)
@@ -204,17 +208,19 @@ def test_no_descriptors_left(tmp_path, backend):
 
 
 STRACE = shutil.which("strace")
+# EINTR and short resources of the kernel: the call is made again.
 INJECTED = [
-    ("pread64:error=EINTR:when=1+3", "EINTR is called again"),
-    ("pwrite64:error=EINTR:when=1+2", "EINTR is called again"),
-    ("io_uring_enter:error=EINTR:when=1+5", "a ring's call is repeated"),
-    ("io_uring_enter:error=EAGAIN:when=2", "a busy ring is tried again"),
-    ("io_submit:error=EAGAIN:when=1", "a full queue is tried again"),
+    "pread64:error=EINTR:when=1+2",
+    "pwrite64:error=EINTR:when=1+2",
+    "fsync:error=EINTR:when=1",
+    "io_uring_enter:error=EINTR:when=1+5",
+    "io_uring_enter:error=EAGAIN:when=2",
+    "io_submit:error=EAGAIN:when=1",
 ]
 
 
 @pytest.mark.skipif(STRACE is None, reason="strace is not installed")
-@pytest.mark.parametrize("injected", [one[0] for one in INJECTED])
+@pytest.mark.parametrize("injected", INJECTED)
 def test_injected_errors_are_survived(injected, tmp_path, backend):
     body = f"""
     import ayafileio, asyncio
@@ -229,11 +235,11 @@ def test_injected_errors_are_survived(injected, tmp_path, backend):
     asyncio.run(main())
     """
     script = tmp_path / "injected.py"
-    import textwrap
-
     script.write_text(textwrap.dedent(body))
+    (tmp_path / "f").touch()
+    only = [] if injected.startswith("io_") else ["-P", str(tmp_path / "f")]
     done = subprocess.run(
-        [STRACE, "-f", "-o", "/dev/null", "-e", f"inject={injected}", sys.executable, str(script)],
+        [STRACE, "-f", "-o", "/dev/null", *only, "-e", f"inject={injected}", sys.executable, str(script)],
         cwd=tmp_path,
         capture_output=True,
         timeout=120,
