@@ -63,7 +63,7 @@ async def append_records(folder: Path) -> None:
                 await f.write(record(writer, number))
 
     with measured(
-        f"{WRITERS} writers append {RECORDS_EACH} records each, with open, write and close for each",
+        f"{WRITERS} writers append {RECORDS_EACH} records each, with open, write and close a record",
         WRITERS * RECORDS_EACH,
         "records",
     ):
@@ -143,7 +143,8 @@ async def copy_library(folder: Path) -> None:
 async def main() -> None:
     where = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
     info = ayafileio.get_backend_info()
-    print(f"Python {sys.version.split()[0]}, ayafileio {ayafileio.__version__}, {info['os_version']}")
+    version = sys.version.split()[0]
+    print(f"Python {version}, ayafileio {ayafileio.__version__}, {info['os_version']}")
     print(f"backend: {info['backend']} ({info['description']})")
     for name, reason in info["unused"].items():
         print(f"   not {name}: {reason}")

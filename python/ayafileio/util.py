@@ -13,7 +13,7 @@ _warned = False
 
 
 def is_real_file(obj: Any) -> bool:
-    """Tell whether a descriptor (or a path) is a regular file; False for what cannot be looked at."""
+    """Tell whether a descriptor (or path) is a regular file; False where it cannot be looked at."""
     try:
         return stat.S_ISREG(os.fstat(obj).st_mode)
     except (OSError, TypeError, AttributeError, ValueError):
