@@ -63,7 +63,7 @@ async def append_records(folder: Path) -> None:
                 await f.write(record(writer, number))
 
     with measured(
-        f"{WRITERS} writers append {RECORDS_EACH} records each, with open, write and close a record",
+        f"{WRITERS} writers append {RECORDS_EACH} records each, opening and closing for each",
         WRITERS * RECORDS_EACH,
         "records",
     ):

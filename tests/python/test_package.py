@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import subprocess
 import sys
 import warnings
@@ -49,6 +50,17 @@ def test_version_is_the_installed_one():
     assert ayafileio.__version__ == metadata.version("ayafileio")
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         ayafileio.nothing
+
+
+def test_extension_exports_its_init_function_only_and_is_small():
+    path = ayafileio._ayafileio.__file__
+    assert os.path.getsize(path) < 500_000
+    nm = shutil.which("nm")
+    if nm is None:
+        pytest.skip("there is no nm")
+    command = [nm, "-D", "--defined-only", path]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    assert [line.split()[-1] for line in listed.splitlines()] == ["PyInit__ayafileio"]
 
 
 def test_import_is_quiet_and_starts_nothing():

@@ -88,7 +88,7 @@ def test_many_keep_their_order(tmp_path):
 
 
 def test_no_more_descriptors_than_max_concurrency(tmp_path):
-    """Each open of a FIFO waits until it has a partner, so all that may be open are open at once."""
+    """An open of a FIFO waits for a partner: all that may be open at once are."""
     paths = [tmp_path / str(n) for n in range(12)]
     for path in paths:
         os.mkfifo(path)
