@@ -1,7 +1,7 @@
 """A filesystem in memory that sleeps before every answer, spoken straight over /dev/fuse.
 
-It needs root and /dev/fuse, and no package: `python slowfs.py FOLDER SECONDS` mounts it on FOLDER and
-prints "ready". A file named `eio` fails reads past 4 KiB, `short` gives at most 100 bytes a read,
+It needs root and /dev/fuse, and no package: `python slowfs.py FOLDER SECONDS` mounts it on FOLDER
+and prints "ready". A file named `eio` fails reads past 4 KiB, `short` gives at most 100 bytes a read,
 `enospc` takes no writes, `badsync` fails every fsync. SIGTERM ends and unmounts it.
 """
 
@@ -48,8 +48,9 @@ class Files:
             size, mode = 0, stat.S_IFDIR | 0o755
         else:
             size, mode = len(self.content[node - 2]), stat.S_IFREG | 0o644
-        return struct.pack("<QQQQQQIIIIIIIIII", node, size, (size + 511) // 512, *[0] * 6, mode, 1, 0, 0,
-                           0, 4096, 0)  # fmt: skip
+        times, owner = [0] * 6, [0, 0]
+        fields = [node, size, (size + 511) // 512, *times, mode, 1, *owner, 0, 4096, 0]
+        return struct.pack("<6Q10I", *fields)
 
     def entry(self, node):
         return struct.pack("<QQQQII", node, 0, 0, 0, 0, 0) + self.attributes(node)

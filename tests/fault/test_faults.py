@@ -1,5 +1,5 @@
-"""Errors of the system, made on demand: each is reported with its errno, and nothing written is lost
-without one."""
+"""Errors of the system, made on demand: each is reported with its errno, and nothing written is
+lost without one."""
 
 import os
 import pathlib
@@ -37,7 +37,9 @@ def faulty(tmp_path):
     if not os.access("/dev/fuse", os.R_OK | os.W_OK) or os.geteuid() != 0:
         pytest.skip("needs root and /dev/fuse")
     server = subprocess.Popen(
-        [sys.executable, str(HERE / "slowfs.py"), str(folder), "0"], stdout=subprocess.PIPE, text=True
+        [sys.executable, str(HERE / "slowfs.py"), str(folder), "0"],
+        stdout=subprocess.PIPE,
+        text=True,
     )
     if server.stdout.readline() != "ready\n":
         pytest.skip("cannot mount")
@@ -58,10 +60,12 @@ def test_reads_that_fail_or_stay_short(faulty, tmp_path, backend):
                 assert await file.read_at(0, 1000) == whole[:1000]
                 assert await file.read_at(3) == whole[3:]
                 assert await file.read() == whole
-                assert await file.read_many([(0, 300), (65_500, 300)]) == [whole[:300], whole[65_500:]]
+                spans = [(0, 300), (65_500, 300)]
+                assert await file.read_many(spans) == [whole[:300], whole[65_500:]]
             async with ayafileio.open("mount/eio") as file:
                 assert await file.read_at(0, 4096) == whole[:4096]
-                for call in (file.read_at(4000, 1000), file.read_many([(0, 10), (5000, 10)]), file.read()):
+                many = file.read_many([(0, 10), (5000, 10)])
+                for call in (file.read_at(4000, 1000), many, file.read()):
                     try:
                         await call
                     except OSError as error:
@@ -120,7 +124,9 @@ def test_a_full_filesystem(tmp_path, backend):
         pytest.skip("needs root")
     folder = tmp_path / "small"
     folder.mkdir()
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", folder], capture_output=True
+    )
     if mounted.returncode != 0:
         pytest.skip(mounted.stderr.decode())
     try:
@@ -190,7 +196,8 @@ def test_no_descriptors_left(tmp_path, backend):
         async def main():
             async with ayafileio.open("f") as first:
                 assert await first.read_at(0, 1) == b"x"
-                resource.setrlimit(resource.RLIMIT_NOFILE, (len(os.listdir("/proc/self/fd")) + 20, 4096))
+                used = len(os.listdir("/proc/self/fd"))
+                resource.setrlimit(resource.RLIMIT_NOFILE, (used + 20, 4096))
                 kept = []
                 try:
                     for _ in range(200):
@@ -239,7 +246,17 @@ def test_injected_errors_are_survived(injected, tmp_path, backend):
     (tmp_path / "f").touch()
     only = [] if injected.startswith("io_") else ["-P", str(tmp_path / "f")]
     done = subprocess.run(
-        [STRACE, "-f", "-o", "/dev/null", *only, "-e", f"inject={injected}", sys.executable, str(script)],
+        [
+            STRACE,
+            "-f",
+            "-o",
+            "/dev/null",
+            *only,
+            "-e",
+            f"inject={injected}",
+            sys.executable,
+            str(script),
+        ],
         cwd=tmp_path,
         capture_output=True,
         timeout=120,

@@ -1,5 +1,5 @@
-"""Helpers of the Python tests (standard library only): runs with a time limit, programs of their own,
-counts of what a process holds, and a heartbeat that tells how long a loop was held."""
+"""Helpers of the Python tests (standard library only): runs with a time limit, programs of their
+own, counts of what a process holds, and a heartbeat that tells how long a loop was held."""
 
 import asyncio
 import gc
@@ -15,7 +15,7 @@ BACKENDS = ("io_uring", "threads", "linux_aio")
 
 
 def run(coroutine, limit=30.0):
-    """The coroutine's result under asyncio.run(); AssertionError when it takes longer than `limit`."""
+    """The coroutine's result under asyncio.run(); AssertionError when it takes over `limit` s."""
 
     async def main():
         task = asyncio.ensure_future(coroutine)

@@ -16,11 +16,13 @@ pytestmark = pytest.mark.usefixtures("backend")
 
 
 def test_the_file_has_every_name():
-    names = """read readline readlines readall readinto readinto1 read1 peek chunk read_at readinto_at
+    names = (
+        """read readline readlines readall readinto readinto1 read1 peek chunk read_at readinto_at
     read_many write writelines write_at write_many seek tell truncate flush fsync fdatasync stat
     allocate advise close closed name mode encoding errors newlines line_buffering write_through
     reconfigure buffer detach raw readable writable seekable fileno isatty open __aiter__ __anext__
     __aenter__ __aexit__ __await__""".split()
+    )
     assert [name for name in names if not hasattr(ayafileio.AsyncFile, name)] == []
 
 
@@ -304,7 +306,8 @@ def test_a_module_of_its_own_in_each_interpreter(tmp_path, backend):
         import textwrap
         for _ in range(3):
             one = interpreters.create()
-            failed = interpreters.run_string(one, textwrap.dedent(code).replace("PATHS", repr(sys.path)))
+            text = textwrap.dedent(code).replace("PATHS", repr(sys.path))
+            failed = interpreters.run_string(one, text)
             assert failed is None, failed
             interpreters.destroy(one)
         print("ran")

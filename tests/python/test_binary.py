@@ -12,7 +12,17 @@ from support import run
 pytestmark = pytest.mark.usefixtures("backend")
 
 MODES = ["rb", "r+b", "wb", "w+b", "ab", "a+b", "xb", "x+b"]
-STEPS = ["read", "read", "readline", "readlines", "readall", "readinto", "readinto1", "read1", "peek"]
+STEPS = [
+    "read",
+    "read",
+    "readline",
+    "readlines",
+    "readall",
+    "readinto",
+    "readinto1",
+    "read1",
+    "peek",
+]
 STEPS += ["write", "write", "write", "writelines", "seek", "seek", "seek_end", "tell", "tell"]
 STEPS += ["truncate", "flush", "line"]
 
@@ -98,7 +108,9 @@ async def compare(tmp_path, seed):
     buffering = rng.choice([65536, 65536, 1024, 4096])
     ours, theirs = tmp_path / f"ours{seed}", tmp_path / f"theirs{seed}"
     if mode[0] in "rwa":
-        content = b"".join(rng.randbytes(rng.randrange(60)) + b"\n" for _ in range(rng.randrange(120)))
+        content = b"".join(
+            rng.randbytes(rng.randrange(60)) + b"\n" for _ in range(rng.randrange(120))
+        )
         ours.write_bytes(content)
         theirs.write_bytes(content)
     with open(theirs, mode, buffering) as plain:
@@ -295,7 +307,9 @@ def test_position_calls_run_in_the_order_of_their_making(tmp_path):
 def test_iteration_gives_the_built_in_lines(tmp_path):
     rng = random.Random(3)
     path = tmp_path / "lines"
-    path.write_bytes(b"".join(rng.randbytes(rng.choice([0, 5, 500, 70_000])) + b"\n" for _ in range(80)))
+    path.write_bytes(
+        b"".join(rng.randbytes(rng.choice([0, 5, 500, 70_000])) + b"\n" for _ in range(80))
+    )
 
     async def main():
         async with ayafileio.open(path) as file:

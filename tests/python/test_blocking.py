@@ -1,4 +1,4 @@
-"""Nothing holds the loop: not a filesystem that sleeps in every call, nor a FIFO nobody else opens."""
+"""Nothing holds the loop: no filesystem that sleeps in every call, no FIFO nobody else opens."""
 
 import os
 import pathlib
@@ -95,7 +95,8 @@ async def read_then_write(f):
 async def gathered(f):
     await asyncio.gather(*[f.read_at(i * 100, 100) for i in range(20)])
 
-using("w+b", write=small_writes, large_write=lambda f: f.write(b"y" * 300_000), dirty_close=dirty_close)
+using("w+b", write=small_writes, large_write=lambda f: f.write(b"y" * 300_000),
+    dirty_close=dirty_close)
 using("r+b",
     read=lambda f: f.read(), read_some=lambda f: f.read(100), readline=lambda f: f.readline(),
     readlines=lambda f: f.readlines(), iterate=lines, peek=lambda f: f.peek(1),
@@ -104,7 +105,8 @@ using("r+b",
     readinto_at=lambda f: f.readinto_at(0, bytearray(10)), write_at=lambda f: f.write_at(0, b"x"),
     write_many=lambda f: f.write_many([(0, b"x"), (100, b"y")]), seek=lambda f: f.seek(10),
     seek_end=lambda f: f.seek(0, 2), tell=lambda f: f.tell(), stat=lambda f: f.stat(),
-    truncate=lambda f: f.truncate(1000), fsync=lambda f: f.fsync(), fdatasync=lambda f: f.fdatasync(),
+    truncate=lambda f: f.truncate(1000), fsync=lambda f: f.fsync(),
+    fdatasync=lambda f: f.fdatasync(),
     allocate=lambda f: f.allocate(0, 100), advise=lambda f: f.advise(), flush=lambda f: f.flush(),
     read_then_write=read_then_write)
 
@@ -291,7 +293,9 @@ def slow_mount(tmp_path):
 
 def held(tmp_path, backend, body, **values):
     values["SUPPORT"] = str(pathlib.Path(__file__).parent)
-    head = f"MOST = {MOST}\n" + "".join(f"{name} = {str(value)!r}\n" for name, value in values.items())
+    head = f"MOST = {MOST}\n" + "".join(
+        f"{name} = {str(value)!r}\n" for name, value in values.items()
+    )
     out = program(tmp_path, backend, head + STEPS + body, limit=240)
     lines = [line.split("\t") for line in out.splitlines()]
     assert len(lines) >= 10

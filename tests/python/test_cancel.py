@@ -14,7 +14,7 @@ pytestmark = pytest.mark.usefixtures("backend")
 
 
 class Pipe:
-    """async with: a pipe whose end for reading (or writing) is an AsyncFile, the other a plain file."""
+    """async with: a pipe; one end is an AsyncFile of this mode, the other a plain file."""
 
     def __init__(self, mode="rb", capacity=None):
         self.mode = mode
@@ -75,13 +75,14 @@ def test_a_line_that_was_read_in_part_stays():
 def test_a_result_that_was_thrown_away_goes_to_the_next_read():
     async def main():
         async with Pipe() as (file, other):
+
             async def reader():
                 return await file.read(3)
 
             task = asyncio.create_task(reader())
             await asyncio.sleep(0.01)
             other.write(b"abcdef")
-            # The pipe is readable, the task has not run yet: it is cancelled before it sees the bytes.
+            # The pipe is readable, the task has not run yet: cancelled before it sees them.
             for _ in range(3):
                 await asyncio.sleep(0)
                 if task.cancel():

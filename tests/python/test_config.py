@@ -123,7 +123,9 @@ def test_backend_words():
 def test_backend_information(backend):
     info = ayafileio.get_backend_info()
     assert info["backend"] == backend
-    assert info["platform"] == {"linux": "linux", "darwin": "macos", "win32": "windows"}[sys.platform]
+    assert (
+        info["platform"] == {"linux": "linux", "darwin": "macos", "win32": "windows"}[sys.platform]
+    )
     assert platform.release() in info["os_version"]
     assert info["is_truly_async"] is (backend != "threads")
     assert info["description"]
@@ -160,7 +162,9 @@ def test_stats_count_what_served(backend, digits):
 
     during = run(main())
     after = ayafileio.stats()["routes"]
-    assert all(after[name] >= n for name, n in during["routes"].items()), "counts outlive their loop"
+    assert all(
+        after[name] >= n for name, n in during["routes"].items()
+    ), "counts outlive their loop"
 
 
 def test_the_buffer_size_is_that_of_files_opened_later(tmp_path, backend):
@@ -232,7 +236,9 @@ def test_a_backend_that_the_system_refuses(tmp_path):
     if out == "skip\n":
         pytest.skip("no seccomp filter for this machine")
     first, second = out.splitlines()
-    assert first.startswith("threads | ") and "seccomp" in first or "not part of this build" in first
+    assert (
+        first.startswith("threads | ") and "seccomp" in first or "not part of this build" in first
+    )
     assert second.startswith("backend 'io_uring' cannot be used")
 
 

@@ -1,4 +1,4 @@
-"""Every example of spec/ops through Python, on every backend: generated/examples.json tells them."""
+"""Every example of spec/ops through Python, on every backend."""
 
 import errno
 import json
@@ -33,7 +33,7 @@ def octets(value):
 
 
 class World:
-    """What an example is called on: a file, a pipe, a directory or nothing, and a name beside it."""
+    """What an example is called on: a file, pipe or directory, and a name beside it."""
 
     def __init__(self, folder, example):
         self.example = example
@@ -112,7 +112,9 @@ async def call_method(world, opened):
     given = await arguments(world, opened)
     if example["on"] != "file":
         function = getattr(ayafileio, example["op"])
-        result = await (function(world.path, **given) if example["on"] == "path" else function(**given))
+        result = await (
+            function(world.path, **given) if example["on"] == "path" else function(**given)
+        )
     else:
         opened.append(await world.open())
         result = await getattr(opened[-1], example["op"])(**given)

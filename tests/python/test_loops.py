@@ -1,4 +1,4 @@
-"""Loops begin and end, processes fork and exit, threads share files: nothing is left behind or lost."""
+"""Loops end, processes fork and exit, threads share files: nothing is left behind or lost."""
 
 import asyncio
 import gc
@@ -131,7 +131,9 @@ def test_a_loop_in_each_of_several_threads(tmp_path):
                 for i in range(200):
                     await file.write(b"%d %d\n" % (number, i))
                 await file.seek(0)
-                assert [line async for line in file] == [b"%d %d\n" % (number, i) for i in range(200)]
+                assert [line async for line in file] == [
+                    b"%d %d\n" % (number, i) for i in range(200)
+                ]
 
         try:
             asyncio.run(work())

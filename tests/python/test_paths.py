@@ -261,7 +261,11 @@ def test_an_audit_hook_sees_the_open(digits):
 
     run(main())
     active = False
-    assert any(os.fspath(given[0]) == str(digits) for given in seen if isinstance(given[0], (str, os.PathLike)))
+    assert any(
+        os.fspath(given[0]) == str(digits)
+        for given in seen
+        if isinstance(given[0], (str, os.PathLike))
+    )
 
 
 def test_opens_side_by_side(digits):

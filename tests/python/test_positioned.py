@@ -338,7 +338,12 @@ def test_not_possible_on_a_pipe():
         out, into = os.pipe()
         with os.fdopen(into, "wb"):
             async with ayafileio.wrap_file(out, "rb", owns_fd=True) as file:
-                for call in (file.read_at(0, 1), file.read_many([(0, 1)]), file.tell(), file.seek(0)):
+                for call in (
+                    file.read_at(0, 1),
+                    file.read_many([(0, 1)]),
+                    file.tell(),
+                    file.seek(0),
+                ):
                     with pytest.raises(OSError):
                         await call
 
