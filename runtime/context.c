@@ -6,6 +6,7 @@
 #include "group.h"
 
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,8 @@
 /* What is not back by then (a device that does not answer) is left to the kernel, memory and
  * all. */
 #define DESTROY_TIMEOUT_MS 10000
+/* The same from another thread, which may not submit to the context's ring. */
+#define DESTROY_ELSEWHERE_MS 500
 
 #define BACKENDS_MOST 8
 static char reasons[BACKENDS_MOST][160];
@@ -154,6 +157,7 @@ aya_context_create(const aya_config *config, aya_context **out)
     }
     context->config = config == NULL ? aya_config_defaults : *config;
     context->generation = aya_fork_generation();
+    context->thread = pthread_self();
     aya_link *lists[] = {&context->queued[0], &context->queued[1], &context->in_flight,
                          &context->waiting, &context->held, &context->deferred, &context->posted};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
@@ -348,7 +352,8 @@ cancel_all(aya_link *list)
 static bool
 drain(aya_context *context)
 {
-    int64_t end = now_ms() + DESTROY_TIMEOUT_MS;
+    bool own = pthread_equal(context->thread, pthread_self()) != 0;
+    int64_t end = now_ms() + (own ? DESTROY_TIMEOUT_MS : DESTROY_ELSEWHERE_MS);
 
     while (context->pending > 0) {
         cancel_all(&context->held);

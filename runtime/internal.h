@@ -10,6 +10,7 @@
 #include "aya.h"
 
 #include <assert.h>
+#include <pthread.h>
 
 /* -- lists ------------------------------------------------------------------------------------- */
 
@@ -161,6 +162,7 @@ struct aya_context {
     aya_link posted;             /* what other threads gave, by `shared` */
     bool closing;                /* nothing is started any more */
     unsigned pending;            /* started and not done */
+    pthread_t thread;            /* that made it */
     unsigned generation;         /* aya_fork_generation() when it was made */
     uint64_t routes[AYA_ROUTE_COUNT];
     uint64_t asked_known, asked_yes; /* bit an operation: the kernel was asked for an AYA_ROW_ASKED row */

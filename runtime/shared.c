@@ -24,7 +24,7 @@ struct aya_shared {
     bool writing;        /* data[write_begin..write_end) is to be written; it may be empty, and the
                             next write widens it */
     size_t write_begin, write_end;
-    uint8_t step;        /* of the read under way */
+    uint8_t step;        /* of the read or seek under way */
     uint8_t rules;       /* AYA_SHARED_* */
     size_t taken;        /* bytes that the read under way has got */
     aya_run landing;     /* what one read past the buffer got; empty but within a command */
@@ -617,16 +617,19 @@ seek_inside(aya_stream *stream, int64_t offset, int whence)
 int64_t
 aya_shared_seek(aya_stream *stream, int64_t offset, int whence)
 {
+    aya_shared *shared = stream->shared;
     int64_t result, base;
 
     if (!enter(stream)) {
         return AYA_PENDING;
     }
     if (stream->front_state == AYA_FRONT_IDLE) {
-        if (seek_inside(stream, offset, whence)) {
+        /* Once only: writing out moves the place of the buffer in the file. */
+        if (shared->step == STEP_START && seek_inside(stream, offset, whence)) {
             return stream->position;
         }
         result = write_out(stream);
+        shared->step = result == AYA_PENDING ? STEP_SETTLE : STEP_START;
         if (result < 0) {
             return result;
         }

@@ -173,19 +173,14 @@ post(aya_core *core, Operation *operation)
     Py_DECREF(handle);
 }
 
+/* Whether this thread runs the command's loop. */
 static bool
 runs_here(aya_core *core, Operation *operation)
 {
-    PyObject *loop;
-    bool here = operation->loop_state->context != NULL;
+    PyObject *loop = aya_running_loop(core->module);
 
-    if (core->head_loop == operation->loop_state) {
-        return here;
-    }
-    loop = aya_running_loop(core->module);
-    here = here && loop == operation->loop;
     Py_XDECREF(loop);
-    return here;
+    return loop == operation->loop;
 }
 
 void
@@ -205,15 +200,11 @@ aya_core_advance(aya_core *core)
             post(core, operation);
             break;
         } else {
-            core->head_loop = operation->loop_state;
             if (!run(core, operation)) {
                 break;
             }
         }
         Py_DECREF(pop(core));
-    }
-    if (core->head == NULL) {
-        core->head_loop = NULL;
     }
     aya_core_drop(core);
 }
@@ -243,15 +234,12 @@ aya_command_begin(Operation *operation)
         append(core, operation);
         return (PyObject *)operation;
     }
-    core->head_loop = operation->loop_state;
     append(core, operation);
     core->references++;
     if (run(core, operation)) {
         Py_DECREF(pop(core));
         if (core->head != NULL) {
             aya_core_advance(core);
-        } else {
-            core->head_loop = NULL;
         }
         aya_operation_ended_inline(operation);
     }

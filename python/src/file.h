@@ -36,7 +36,6 @@ struct aya_core {
     aya_handle given;         /* the descriptor that open() was given, or AYA_NO_HANDLE */
     unsigned writers;         /* queued commands that write */
     Operation *head, *tail;   /* the queue; head is the one that runs */
-    LoopState *head_loop;     /* whose thread runs the head now; borrowed */
     Operation *last_read;     /* whose result ends at the position; borrowed, for undo */
     PyObject *open_error;     /* exception */
     PyObject *late_error;     /* of a command whose waiter had gone: raised by the next flush or close */

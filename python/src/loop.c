@@ -15,7 +15,10 @@
 /* As many started operations are handed over at once: a whole turn's would leave the disk idle. */
 #define SUBMIT_AT 8
 
+/* The state that this thread used last; valid as long as no state has gone since. */
 static _Thread_local LoopState *current;
+static _Thread_local uint64_t current_epoch;
+static uint64_t epoch;
 
 static int64_t
 now_ns(void)
@@ -185,7 +188,9 @@ on_readable(PyObject *self, PyObject *unused)
         Py_RETURN_NONE;
     }
     Py_INCREF(state);
+    state->reaping = true;
     aya_context_reap(state->context);
+    state->reaping = false;
     int status = deliver(state);
     Py_DECREF(state);
     if (status < 0) {
@@ -226,7 +231,8 @@ aya_loop_ready(LoopState *state, Operation *operation)
         state->ready_tail->next_ready = operation;
     }
     state->ready_tail = operation;
-    return state->context == NULL || state->delivering ? 0 : schedule_delivery(state);
+    return state->context == NULL || state->delivering || state->reaping ? 0
+                                                                          : schedule_delivery(state);
 }
 
 /* A number that differs from one callback of the loop to the next. */
@@ -363,10 +369,17 @@ renew_context(LoopState *state, PyObject *loop)
     return make_context(state, loop);
 }
 
+static void
+set_current(LoopState *state)
+{
+    current = state;
+    current_epoch = __atomic_load_n(&epoch, __ATOMIC_ACQUIRE);
+}
+
 LoopState *
 aya_loop_state(aya_module *module, PyObject *loop)
 {
-    LoopState *state = current;
+    LoopState *state = current_epoch == __atomic_load_n(&epoch, __ATOMIC_ACQUIRE) ? current : NULL;
 
     if (state == NULL || !is_state_of(state, module, loop)) {
         state = module->loops;
@@ -375,7 +388,7 @@ aya_loop_state(aya_module *module, PyObject *loop)
         }
     }
     if (state != NULL) {
-        current = state;
+        set_current(state);
         if (state->context != NULL
             && aya_context_generation(state->context) == aya_fork_generation()) {
             return (LoopState *)Py_NewRef((PyObject *)state);
@@ -407,7 +420,7 @@ aya_loop_state(aya_module *module, PyObject *loop)
         module->loops->previous = state;
     }
     module->loops = state;
-    current = state;
+    set_current(state);
     return state;
 }
 
@@ -473,9 +486,7 @@ loop_dealloc(PyObject *self)
     LoopState *state = (LoopState *)self;
     PyTypeObject *type = Py_TYPE(self);
 
-    if (current == state) {
-        current = NULL;
-    }
+    __atomic_add_fetch(&epoch, 1, __ATOMIC_RELEASE);
     unlink_state(state);
     release_context(state);
     while (state->ready_head != NULL) {

@@ -17,6 +17,7 @@ struct LoopState {
     bool submit_scheduled;
     bool deliver_scheduled;
     bool delivering;
+    bool reaping;
     unsigned queued;           /* started since the last submit */
     int64_t turn_began_ns;     /* the inline budget's start */
     uint64_t callback_mark;    /* changes with each callback of the loop */

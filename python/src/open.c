@@ -151,7 +151,6 @@ aya_core_after_fork(aya_core *core)
     aya_stream_after_fork(&core->stream);
     /* The parent's commands never end here. */
     core->head = core->tail = NULL;
-    core->head_loop = NULL;
     core->writers = 0;
     core->running = false;
 }
@@ -598,6 +597,9 @@ step_close(Operation *operation)
         return end_close(operation, 0, false);
     }
     if (before_close(operation) == AYA_PENDING) {
+        return AYA_STEP_PENDING;
+    }
+    if (!core->closefd && core->stream.file.in_flight > 0) {
         return AYA_STEP_PENDING;
     }
     result = aya_stream_close(&core->stream);

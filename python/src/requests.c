@@ -315,6 +315,11 @@ request_done(aya_request *request)
 
     operation->in_flight = false;
     end_request(operation);
+    if (operation->file != NULL && operation->file->core != NULL
+        && operation->file->core->closing) {
+        /* close() of a descriptor that is not owned waits for the last of them. */
+        aya_core_advance(operation->file->core);
+    }
     Py_DECREF(operation);
 }
 
