@@ -24,6 +24,8 @@ struct aya_shared {
     bool writing;        /* data[write_begin..write_end) is to be written; it may be empty, and the
                             next write widens it */
     size_t write_begin, write_end;
+    bool adrift;         /* a read passed by what is to be written: `at` and `raw` are not related
+                            once that is done */
     uint8_t step;        /* of the read or seek under way */
     uint8_t rules;       /* AYA_SHARED_* */
     size_t taken;        /* bytes that the read under way has got */
@@ -72,7 +74,7 @@ start_at(aya_stream *stream, int64_t raw)
 
     shared->raw = raw;
     shared->at = shared->end = shared->raw_at = 0;
-    shared->writing = false;
+    shared->writing = shared->adrift = false;
     shared->landing.begin = shared->landing.end = 0;
     show(stream);
 }
@@ -147,6 +149,15 @@ find_appended(aya_stream *stream, size_t moved)
 }
 
 static void
+end_writing(aya_shared *shared)
+{
+    shared->writing = false;
+    if (shared->adrift) {
+        shared->raw_at = shared->at;
+    }
+}
+
+static void
 written(aya_stream *stream)
 {
     aya_shared *shared = stream->shared;
@@ -160,7 +171,7 @@ written(aya_stream *stream)
         find_appended(stream, moved);
     }
     if (op->result >= 0) {
-        shared->writing = false;
+        end_writing(shared);
     } else if (op->result != -ECANCELED) {
         stream->back_error = (int)op->result;
     }
@@ -199,7 +210,7 @@ write_out(aya_stream *stream)
             return aya_stream_take_back_error(stream);
         }
         if (!aya_shared_dirty(stream)) {
-            stream->shared->writing = false;
+            end_writing(stream->shared);
             break;
         }
         set_write(stream);
@@ -417,6 +428,8 @@ aya_shared_read1(aya_stream *stream, size_t most)
     }
     if ((shared->rules & AYA_SHARED_READ1_FLUSHES) || !shared->writing) {
         result = aya_shared_settle(stream);
+    } else {
+        shared->adrift = true;
     }
     if (result < 0) {
         return result;
