@@ -170,11 +170,14 @@ walk_to(text_walk *walk, Py_ssize_t target, bool *final)
             }
             continue;
         }
-        most = most > PY_SSIZE_T_MAX / 2 ? most : 2 * most;
         walk->bytes += step;
         walk->characters += got;
         if (walk->characters <= target && !*final && walk_note_safe(walk) < 0) {
             return -1;
+        }
+        /* Steps only grow from a new place to go back to: else the same ones would come again. */
+        if (walk->safe_bytes == walk->bytes && most <= PY_SSIZE_T_MAX / 2) {
+            most *= 2;
         }
     }
     return 0;
