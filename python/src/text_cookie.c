@@ -225,6 +225,11 @@ cookie_here(AsyncFile *file)
     if (place->input == NULL) {
         return PyLong_FromLongLong(file->core->stream.position);
     }
+    if (file->core->stream.shared != NULL) {
+        /* The flush may have moved the stream: the input ends where it is now. */
+        int64_t at = file->core->stream.position - PyBytes_GET_SIZE(place->input);
+        place->at = at < 0 ? 0 : at;
+    }
     if (place->used == 0) {
         cookie.at = (uint64_t)place->at;
         cookie.flags = place->flags;

@@ -433,7 +433,9 @@ take_line(AsyncFile *file, int64_t limit, PyObject **line)
     aya_text *text = file->text;
     text_read *read = &text->read;
 
-    while (limit < 0 || read->gathered < limit) {
+    /* A limit of 0 has a chunk read too, as io.TextIOWrapper does: a write then goes behind it. */
+    while (limit < 0 || read->gathered < limit
+           || (limit == 0 && characters_left(&text->place) == 0)) {
         Py_ssize_t left = characters_left(&text->place);
         if (left > 0) {
             Py_ssize_t count = line_length(text);
