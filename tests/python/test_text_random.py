@@ -1,5 +1,5 @@
-"""Random programs on text files: each step gives what the built-in open() gives, whatever the codec, the
-newline mode and the size of the pieces that the text is decoded from."""
+"""Random programs on text files: each step gives what the built-in open() gives, whatever the
+codec, the newline mode and the size of the pieces that the text is decoded from."""
 
 import random
 
@@ -14,8 +14,8 @@ LATIN = "ab \n\n\r\t\xe9\xff\x85"
 WIDE = "ab \n\n\r\t\xe9\u20ac\u6f22\U00020000\u0d0d\u0a0a"
 JAPANESE = "ab \n\n\r\t\u304b\u306a\u6f22"
 CODECS = {
-    "utf-8": WIDE, "UTF8": WIDE, "utf-8-sig": WIDE, "utf-16": WIDE, "utf-16-le": WIDE, "utf-32": WIDE,
-    "utf-7": WIDE, "gb18030": WIDE, "latin-1": LATIN, "cp1252": "ab\n\n\r\xe9",
+    "utf-8": WIDE, "UTF8": WIDE, "utf-8-sig": WIDE, "utf-16": WIDE, "utf-16-le": WIDE,
+    "utf-32": WIDE, "utf-7": WIDE, "gb18030": WIDE, "latin-1": LATIN, "cp1252": "ab\n\n\r\xe9",
     "ascii": "ab \n\n\r\t", "cp932": JAPANESE + "\uff71", "euc_jp": JAPANESE,
     "euc_kr": "ab\n\n\r\ud55c\uad6d",
 }  # none whose state is large (iso2022_jp): the built-in's tell() fails or crashes with these
