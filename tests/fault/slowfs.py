@@ -1,8 +1,8 @@
 """A filesystem in memory that sleeps before every answer, spoken straight over /dev/fuse.
 
 It needs root and /dev/fuse, and no package: `python slowfs.py FOLDER SECONDS` mounts it on FOLDER
-and prints "ready". A file named `eio` fails reads past 4 KiB, `short` gives at most 100 bytes a read,
-`enospc` takes no writes, `badsync` fails every fsync. SIGTERM ends and unmounts it.
+and prints "ready". A file named `eio` fails reads past 4 KiB, `short` gives at most 100 bytes a
+read, `enospc` takes no writes, `badsync` fails every fsync. SIGTERM ends and unmounts it.
 """
 
 import ctypes

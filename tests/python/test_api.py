@@ -310,7 +310,9 @@ def test_a_module_of_its_own_in_each_interpreter(tmp_path, backend):
             failed = interpreters.run_string(one, text)
             assert failed is None, failed
             interpreters.destroy(one)
-        print("ran")
+        print("ran", flush=True)
+        if sys.version_info[:2] == (3, 12):
+            os._exit(0)  # 3.12.1 aborts at its exit where asyncio ran in a subinterpreter
         """,
     )
     assert out == "ran\n"

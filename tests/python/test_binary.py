@@ -3,6 +3,7 @@
 import asyncio
 import io
 import random
+import sys
 
 import pytest
 
@@ -11,6 +12,8 @@ from support import run
 
 pytestmark = pytest.mark.usefixtures("backend")
 
+# Some releases before 3.13 do not see what was written when read1() follows a write.
+OLD = sys.version_info < (3, 13)
 MODES = ["rb", "r+b", "wb", "w+b", "ab", "a+b", "xb", "x+b"]
 STEPS = [
     "read",
@@ -121,7 +124,7 @@ async def compare(tmp_path, seed):
                 given = arguments(step, rng)
                 if given == (0,) and step == "readline" and "r" not in mode and "+" not in mode:
                     continue  # the built-in gives b"" even where it cannot read
-                if step in ("read1", "readinto1") and buffering < 65536:
+                if step in ("read1", "readinto1") and (buffering < 65536 or "+" in mode and OLD):
                     continue  # how much one call gives depends on what was read ahead
                 if mode == "a+b" and step in ("write", "writelines"):
                     # The built-in would read on in its buffer as if nothing had been appended.
@@ -173,6 +176,8 @@ def test_mode_attributes_and_results(mode, tmp_path):
 
 @pytest.mark.parametrize("mode", ["", "r+", "rw", "rr", "rb+b", "z", "rbt", "+", "U", "bb", "rbx"])
 def test_refused_modes_and_texts_equal_the_built_in(mode, digits):
+    if mode == "U" and sys.version_info < (3, 11):
+        pytest.skip("was deprecated and still allowed")
     try:
         open(digits, mode).close()
     except ValueError as error:
