@@ -5,6 +5,7 @@ import gc
 import inspect
 import io
 import os
+import sys
 import weakref
 
 import pytest
@@ -283,6 +284,10 @@ def test_encoding_warning(tmp_path, backend):
     assert len(warned) == 1 and "program.py" in warned[0]
 
 
+@pytest.mark.skipif(
+    sys.version_info[:2] == (3, 12),
+    reason="3.12 crashes at its exit when several interpreters have imported asyncio",
+)
 def test_a_module_of_its_own_in_each_interpreter(tmp_path, backend):
     out = program(
         tmp_path,

@@ -169,12 +169,13 @@ def test_cancel_ends_what_was_begun(tmp_path):
         os.mkfifo(path)
 
     async def main():
+        before = asyncio.all_tasks()
         task = asyncio.create_task(ayafileio.read_bytes_many(paths, max_concurrency=3))
         await asyncio.sleep(0.1)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        return asyncio.all_tasks() - {asyncio.current_task()}
+        return asyncio.all_tasks() - before
 
     assert run(main()) == set()
 
