@@ -97,14 +97,12 @@ locale_encoding(void)
 static PyObject *
 resolve_encoding(PyObject *encoding)
 {
-    if (encoding == NULL) {
-        int utf8_mode = system_flag("utf8_mode");
-        if (utf8_mode != 0) {
-            return utf8_mode < 0 ? NULL : PyUnicode_FromString("utf-8");
-        }
-        return locale_encoding();
+#if PY_VERSION_HEX >= 0x030b0000 /* before, the locale's module knows of UTF-8 mode */
+    if (encoding == NULL && system_flag("utf8_mode") > 0) {
+        return PyUnicode_FromString("utf-8");
     }
-    if (PyUnicode_CompareWithASCIIString(encoding, "locale") == 0) {
+#endif
+    if (encoding == NULL || PyUnicode_CompareWithASCIIString(encoding, "locale") == 0) {
         return locale_encoding();
     }
     return Py_NewRef(encoding);

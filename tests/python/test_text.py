@@ -323,6 +323,8 @@ ATTRIBUTES = ("encoding", "errors", "line_buffering", "write_through", "newlines
 def test_reconfigure(tmp_path, options, before):
     if sys.version_info < (3, 11) and options == {"encoding": "locale"}:
         pytest.skip("3.10 knows no encoding='locale' here")
+    if sys.version_info < (3, 11) and 5 in options.values() and before == "readline":
+        pytest.skip("3.10 looks at types last")
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     for path in (ours, theirs):
         path.write_bytes(b"one\r\ntwo\nthree")
