@@ -28,7 +28,8 @@ struct aya_shared {
                             once that is done */
     uint8_t step;        /* of the read or seek under way */
     uint8_t rules;       /* AYA_SHARED_* */
-    size_t taken;        /* bytes that the read under way has got */
+    char *into;          /* the buffer of the read under way; it has got `taken` bytes */
+    size_t taken;
     aya_run landing;     /* what one read past the buffer got; empty but within a command */
 };
 
@@ -79,17 +80,23 @@ start_at(aya_stream *stream, int64_t raw)
     show(stream);
 }
 
-/* Whether a call may begin, or go on. What a read past the buffer left is read again. */
+/* What a read past the buffer left is read again. */
+static void
+leave_landing(aya_shared *shared)
+{
+    shared->raw -= (int64_t)landed(shared);
+    shared->landing.begin = shared->landing.end = 0;
+}
+
+/* Whether a call may begin, or go on. */
 static bool
 enter(aya_stream *stream)
 {
-    aya_shared *shared = stream->shared;
-
     if (stream->back_busy || stream->front_state == AYA_FRONT_BUSY) {
         return false;
     }
-    shared->raw -= (int64_t)landed(shared);
-    shared->landing.begin = shared->landing.end = 0;
+    leave_landing(stream->shared);
+    show(stream);
     return true;
 }
 
@@ -137,14 +144,16 @@ aya_shared_dirty(const aya_stream *stream)
 
 /* -- writing out ------------------------------------------------------------------------------- */
 
+/* `moved` bytes went to the end of the file. A ring does not move the descriptor's position by a
+ * write that ended early: then it is where the file ends. */
 static void
-find_appended(aya_stream *stream, size_t moved)
+find_appended(aya_stream *stream, size_t moved, bool failed)
 {
-    int64_t position = aya_file_position(&stream->file);
-
     if (moved > 0) {
-        stream->shared->raw = position < 0 ? stream->shared->raw + (int64_t)moved : position;
-        stream->own_position = position;
+        stream->own_position = aya_file_position(&stream->file);
+        stream->shared->raw = failed || stream->own_position < 0
+                                  ? aya_file_size_hint(&stream->file)
+                                  : stream->own_position;
     }
 }
 
@@ -168,7 +177,7 @@ written(aya_stream *stream)
     if (moved > 0) {
         shared->write_begin += moved;
         shared->raw_at = shared->write_begin;
-        find_appended(stream, moved);
+        find_appended(stream, moved, op->result < 0);
     }
     if (op->result >= 0) {
         end_writing(shared);
@@ -335,9 +344,9 @@ aya_shared_write(aya_stream *stream, const void *data, size_t size, size_t *done
         }
         size_t moved = (size_t)(result < 0 ? stream->front.op.done : result);
         *done += moved;
-        find_appended(stream, moved);
+        find_appended(stream, moved, result < 0);
         show(stream);
-        if (result < 0) {
+        if (result < 0 && !(moved > 0 && fits(stream, size - *done))) {
             return result;
         }
     }
@@ -348,7 +357,8 @@ aya_shared_withdraw(aya_stream *stream, size_t size)
 {
     aya_shared *shared = stream->shared;
 
-    if (stream->back_busy || !aya_shared_dirty(stream) || shared->at != shared->write_end) {
+    if (size == 0 || stream->back_busy || !aya_shared_dirty(stream)
+        || shared->at != shared->write_end) {
         return;
     }
     size_t length = shared->write_end - shared->write_begin;
@@ -356,7 +366,6 @@ aya_shared_withdraw(aya_stream *stream, size_t size)
     shared->write_end -= count;
     shared->at -= count;
     shared->end = shared->at;
-    shared->writing = shared->write_begin < shared->write_end;
     show(stream);
 }
 
@@ -423,7 +432,6 @@ aya_shared_read1(aya_stream *stream, size_t most)
         return AYA_PENDING;
     }
     if (ahead(shared) > 0) {
-        show(stream);
         return (int64_t)ahead(shared);
     }
     if ((shared->rules & AYA_SHARED_READ1_FLUSHES) || !shared->writing) {
@@ -533,7 +541,7 @@ aya_shared_read(aya_stream *stream, aya_reading how, void *buf, size_t size)
         return AYA_PENDING;
     }
     if (shared->step == STEP_START) {
-        shared->taken = 0;
+        shared->into = buf;
         shared->step = take_ahead(stream, buf, size) < size ? STEP_SETTLE : STEP_START;
     }
     if (shared->step == STEP_SETTLE) {
@@ -555,29 +563,40 @@ aya_shared_read(aya_stream *stream, aya_reading how, void *buf, size_t size)
     return result < 0 ? result : (int64_t)taken;
 }
 
-/* Makes the last `size` bytes that were read the next ones. */
+/* Makes `size` bytes, which were in the buffer before it was emptied, the next ones of it. */
 static void
-go_back(aya_stream *stream, size_t size, bool in_buffer)
+put_in_front(aya_shared *shared, const char *data, size_t size)
 {
-    aya_shared *shared = stream->shared;
+    size_t rest = ahead(shared);
 
-    if (in_buffer) {
-        shared->at -= size;
-        show(stream);
-    } else if (!shared->writing) {
-        start_at(stream, size > (uint64_t)stream->position ? 0
-                                                           : stream->position - (int64_t)size);
-    }
+    memmove(shared->data + size, shared->data + shared->at, rest);
+    memcpy(shared->data, data, size);
+    shared->at = 0;
+    shared->end = shared->raw_at = size + rest;
 }
 
 void
 aya_shared_unread(aya_stream *stream, const void *data, size_t size)
 {
-    const aya_shared *shared = stream->shared;
+    aya_shared *shared = stream->shared;
 
-    go_back(stream, size,
-            landed(shared) == 0 && shared->at >= size
-                && memcmp(shared->data + shared->at - size, data, size) == 0);
+    leave_landing(shared);
+    if (data != NULL && shared->at >= size
+        && memcmp(shared->data + shared->at - size, data, size) == 0) {
+        shared->at -= size;
+    } else if (shared->adrift) {
+        shared->raw -= (int64_t)size;
+    } else if (shared->writing) {
+        /* What was read last lies before what is to be written: nothing to go back over. */
+    } else if (data != NULL && size <= stream->buffer_size - ahead(shared)
+               && shared->raw_at == shared->end) {
+        /* The place that they came from may be another than before the position. */
+        put_in_front(shared, data, size);
+    } else {
+        start_at(stream, size > (uint64_t)stream->position ? 0
+                                                           : stream->position - (int64_t)size);
+    }
+    show(stream);
 }
 
 void
@@ -589,7 +608,7 @@ aya_shared_forget(aya_stream *stream)
     shared->step = STEP_START;
     shared->taken = 0;
     if (taken > 0) {
-        go_back(stream, taken, shared->at >= taken);
+        aya_shared_unread(stream, shared->into, taken);
     }
 }
 

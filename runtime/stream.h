@@ -112,8 +112,8 @@ void aya_stream_consume(aya_stream *stream, size_t size);
  * IDLE). */
 int64_t aya_stream_read(aya_stream *stream, aya_reading how, void *buf, size_t size);
 
-/* Takes back what was read last: `size` bytes before the position, which are `data`. 0 or
- * -errno. */
+/* Takes back what was read last: `size` bytes before the position, which are `data`; NULL where the
+ * caller does not have them and the file is positioned. 0 or -errno. */
 int aya_stream_unread(aya_stream *stream, const void *data, size_t size);
 
 /* Accepts data[*done..size); *done tells how far it came. 0 when all is accepted. Data stays the

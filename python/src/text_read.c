@@ -40,7 +40,7 @@ static int
 unread(aya_stream *stream, size_t size)
 {
     const char *data = stream->window.begin >= size
-                           ? stream->window.data + stream->window.begin - size : "";
+                           ? stream->window.data + stream->window.begin - size : NULL;
 
     return aya_stream_unread(stream, data, size);
 }
