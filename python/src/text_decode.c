@@ -177,16 +177,14 @@ apply_newlines(text_decoder *decoder, PyObject *text, bool final)
         note_newlines(decoder, text, cr);
         return text;
     }
-    int kind = (int)PyUnicode_KIND(text);
-    char *out = PyMem_Malloc((size_t)length * (size_t)kind);
-    PyObject *translated = NULL;
-    if (out == NULL) {
-        PyErr_NoMemory();
-    } else {
-        Py_ssize_t done = translate(decoder, text, cr, out);
-        translated = PyUnicode_FromKindAndData(kind, out, done);
+    /* No character but "\r" goes, so that the kind of string stays. */
+    PyObject *translated = PyUnicode_New(length, PyUnicode_MAX_CHAR_VALUE(text));
+    if (translated != NULL) {
+        length = translate(decoder, text, cr, PyUnicode_DATA(translated));
+        if (PyUnicode_Resize(&translated, length) < 0) {
+            Py_CLEAR(translated);
+        }
     }
-    PyMem_Free(out);
     Py_DECREF(text);
     return translated;
 }

@@ -30,9 +30,12 @@ aya_text_read_clear(aya_text *text)
 static void
 clear_mark(aya_text *text)
 {
-    aya_place_clear(&text->mark.place);
-    Py_CLEAR(text->mark.after.buffered);
-    text->mark = (text_mark){.used = text->place.used};
+    if (text->mark.moved) {
+        aya_place_clear(&text->mark.place);
+        Py_CLEAR(text->mark.after.buffered);
+        text->mark = (text_mark){0};
+    }
+    text->mark.used = text->place.used;
 }
 
 /* The stream goes back over bytes that it may have dropped. */
