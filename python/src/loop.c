@@ -452,8 +452,11 @@ aya_loops_sweep(aya_module *module)
 void
 aya_loops_end(aya_module *module)
 {
-    for (LoopState *state = module->loops; state != NULL; state = state->next) {
+    /* What a context delivers at its end may free any of the others. */
+    while (module->loops != NULL) {
+        LoopState *state = module->loops;
         Py_INCREF(state);
+        unlink_state(state);
         release_context(state);
         Py_DECREF(state);
     }
