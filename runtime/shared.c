@@ -501,7 +501,7 @@ past_buffer(const aya_stream *stream, aya_reading how, size_t left)
     }
 }
 
-/* Takes what comes behind the buffer; data[0..shared->taken) has come. 0, or what a call returns. */
+/* Takes what comes behind the buffer; buf[0..taken) has come. 0, or what a call returns. */
 static int64_t
 read_on(aya_stream *stream, aya_reading how, char *buf, size_t size)
 {

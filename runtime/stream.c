@@ -536,7 +536,8 @@ static void
 set_read(aya_stream *stream, void *buf, size_t size)
 {
     if (stream->file.positioned) {
-        aya_op_read_at(&stream->front.op, &stream->file, stream->position, (int64_t)size, buf, size);
+        aya_op_read_at(&stream->front.op, &stream->file, stream->position, (int64_t)size, buf,
+                       size);
     } else {
         aya_op_read(&stream->front.op, &stream->file, (int64_t)size, buf, size);
     }
@@ -582,7 +583,8 @@ aya_stream_fill(aya_stream *stream)
     if (stream->shared != NULL) {
         return aya_shared_fill(stream);
     }
-    return aya_stream_fill_most(stream, stream->buffer_size > 0 ? stream->buffer_size : SMALL_BLOCK);
+    return aya_stream_fill_most(stream, stream->buffer_size > 0 ? stream->buffer_size
+                                                                : SMALL_BLOCK);
 }
 
 int64_t

@@ -41,9 +41,10 @@ struct aya_stream {
     size_t buffer_size;       /* of the window; 0: unbuffered */
     bool owns_handle;         /* close() closes it */
     int64_t position;         /* of the next byte that a command reads or writes; logical */
-    aya_run window;           /* bytes read and not used; window.begin is at `position`; what lies before
-                                 begin was used and may be gone back to */
-    aya_run gather;           /* bytes accepted and not handed to the system; they end at `position` */
+    aya_run window;           /* bytes read and not used; window.begin is at `position`; what lies
+                                 before begin was used and may be gone back to */
+    aya_run gather;           /* bytes accepted and not handed to the system; they end at
+                                 `position` */
     aya_run behind;           /* bytes being written, or whose write failed; before `gather` */
     int64_t behind_at;        /* offset of behind.begin, where offsets mean something */
     int64_t own_position;     /* where the descriptor's own position is; -1: not known */
@@ -120,8 +121,8 @@ int aya_stream_unread(aya_stream *stream, const void *data, size_t size);
  * caller's until the call has ended. */
 int64_t aya_stream_write(aya_stream *stream, const void *data, size_t size, size_t *done);
 
-/* Whether what was handed over so far has arrived: 0, AYA_PENDING or the error. What is still gathered is
- * not waited for. */
+/* Whether what was handed over so far has arrived: 0, AYA_PENDING or the error. What is still
+ * gathered is not waited for. */
 int64_t aya_stream_arrived(aya_stream *stream);
 
 /* Takes back the last `size` accepted bytes, as far as the system has not got them: the command
