@@ -1,9 +1,18 @@
 """AsyncFile.chunk(): a file by pieces, each a view of one buffer."""
 
+from __future__ import annotations
+
 import io
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._ayafileio import AsyncFile
 
 
-async def chunks(file, chunk_size, buf):
+async def chunks(
+    file: AsyncFile[bytes], chunk_size: int, buf: bytearray | memoryview | None
+) -> AsyncIterator[memoryview]:
     if file.closed:
         raise ValueError("I/O operation on closed file.")
     if chunk_size <= 0:

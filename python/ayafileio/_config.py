@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Callable
 from typing import TypedDict, cast
@@ -46,7 +47,7 @@ def get_capabilities() -> Capabilities:
             "chunked_streaming": True,
             "async_open": True,
             "adaptive_batching": False,
-            "fast_file_copy": False,
+            "fast_file_copy": hasattr(os, "copy_file_range"),
         },
         "backend_detail": {
             "available": True,

@@ -1,9 +1,12 @@
 """Whole-file helpers and copies: results as open() gives them, few descriptors, no error lost."""
 
 import asyncio
+import errno
 import os
 import shutil
 import stat
+import threading
+import time
 
 import pytest
 
@@ -183,9 +186,22 @@ def test_cancel_ends_what_was_begun(tmp_path):
 # -- acopy --------------------------------------------------------------------------------------
 
 
+@pytest.fixture(params=["by the system", "refused by the system", "unknown to the system"])
+def way(request, monkeypatch):
+    """How a file of more than one chunk is copied."""
+    if request.param == "unknown to the system":
+        monkeypatch.delattr(os, "copy_file_range", raising=False)
+    if request.param == "refused by the system":
+
+        def refuse(*arguments):
+            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
+
+        monkeypatch.setattr(os, "copy_file_range", refuse, raising=False)
+
+
 @pytest.mark.parametrize("size", [0, 1, 4095, 65536, 65537, 1_000_003])
 @pytest.mark.parametrize("chunk_size, concurrency", [(4 << 20, 8), (4096, 3), (65536, 1)])
-def test_copies_of_many_sizes(tmp_path, size, chunk_size, concurrency):
+def test_copies_of_many_sizes(tmp_path, way, size, chunk_size, concurrency):
     source, target = tmp_path / "source", tmp_path / "target"
     source.write_bytes(os.urandom(size))
     target.write_bytes(b"old" * 1_000_000)
@@ -269,7 +285,7 @@ def test_copy_stat(tmp_path):
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
-def test_copy_raises_the_error_of_a_write(tmp_path):
+def test_copy_raises_the_error_of_a_write(tmp_path, way):
     (tmp_path / "source").write_bytes(b"x" * 200_000)
 
     async def main():
@@ -278,3 +294,31 @@ def test_copy_raises_the_error_of_a_write(tmp_path):
                 await ayafileio.acopy(tmp_path / "source", "/dev/full", chunk_size=chunk_size)
 
     run(main())
+
+
+@pytest.mark.skipif(not hasattr(os, "copy_file_range"), reason="the system has no such call")
+def test_a_cancelled_copy_by_the_system_ends_before_its_files_close(tmp_path, monkeypatch):
+    source = tmp_path / "source"
+    source.write_bytes(b"x" * 300_000)
+    copy, began, wrong = os.copy_file_range, threading.Event(), []
+
+    def slow(source_fd, target_fd, *arguments):
+        began.set()
+        time.sleep(0.2)
+        for fd, name in ((source_fd, "source"), (target_fd, "target")):
+            if os.readlink(f"/proc/self/fd/{fd}") != str(tmp_path / name):
+                wrong.append(name)
+        return copy(source_fd, target_fd, *arguments)
+
+    async def main():
+        task = asyncio.create_task(ayafileio.acopy(source, tmp_path / "target", chunk_size=4096))
+        while not began.is_set():
+            await asyncio.sleep(0.01)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    monkeypatch.setattr(os, "copy_file_range", slow)
+    run(main())
+    assert wrong == []
+    assert (tmp_path / "target").stat().st_size == 4096  # no piece after the cancel
