@@ -138,39 +138,58 @@ pop(aya_core *core)
     return operation;
 }
 
+static void
+drop_held(PyObject *capsule)
+{
+    aya_core_drop(PyCapsule_GetPointer(capsule, "ayafileio.core"));
+}
+
 static PyObject *
 on_posted(PyObject *self, PyObject *unused)
 {
-    aya_core *core = PyCapsule_GetPointer(self, "ayafileio.core");
-
     (void)unused;
-    aya_core_advance(core);
-    aya_core_drop(core);
+    aya_core_advance(PyCapsule_GetPointer(self, "ayafileio.core"));
     Py_RETURN_NONE;
 }
 
 static PyMethodDef posted_definition = {"_ayafileio_advance", on_posted, METH_NOARGS, NULL};
 
+/* Has the operation's loop let the queue go on, by `method` of it. 0 or -1. */
+static int
+call_loop(aya_core *core, Operation *operation, PyObject *method)
+{
+    PyObject *capsule = PyCapsule_New(core, "ayafileio.core", drop_held);
+    PyObject *callback = NULL, *handle = NULL;
+
+    if (capsule != NULL) {
+        core->references++;
+        callback = PyCFunction_New(&posted_definition, capsule);
+        Py_DECREF(capsule);
+    }
+    if (callback != NULL) {
+        handle = PyObject_CallMethodOneArg(operation->loop, method, callback);
+        Py_DECREF(callback);
+    }
+    Py_XDECREF(handle);
+    return handle == NULL ? -1 : 0;
+}
+
 /* The next command is another loop's: that loop runs it. */
 static void
 post(aya_core *core, Operation *operation)
 {
-    PyObject *capsule = PyCapsule_New(core, "ayafileio.core", NULL);
-    PyObject *callback = capsule == NULL ? NULL : PyCFunction_New(&posted_definition, capsule);
-    PyObject *handle = NULL;
-
-    Py_XDECREF(capsule);
-    if (callback != NULL) {
-        core->references++;
-        handle = PyObject_CallMethodOneArg(operation->loop,
-                                           core->module->str_call_soon_threadsafe, callback);
-        Py_DECREF(callback);
-    }
-    if (handle == NULL) {
+    if (call_loop(core, operation, core->module->str_call_soon_threadsafe) < 0) {
         PyErr_WriteUnraisable((PyObject *)operation);
-        return;
     }
-    Py_DECREF(handle);
+}
+
+aya_step
+aya_step_later(Operation *operation)
+{
+    aya_core *core = operation->file->core;
+
+    return call_loop(core, operation, core->module->str_call_soon) < 0 ? AYA_STEP_FAILED
+                                                                       : AYA_STEP_PENDING;
 }
 
 /* Whether this thread runs the command's loop. */

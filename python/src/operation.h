@@ -161,6 +161,10 @@ int aya_operation_hold(Operation *operation, PyObject *object);
 /* Sets an OSError for -errno, with the file's name where there is one. Always returns AYA_STEP_FAILED. */
 aya_step aya_step_error(Operation *operation, int64_t error);
 
+/* A step function that has held the loop for its share of a turn returns this: it is called again in a
+ * later turn (or earlier, as after any wait). */
+aya_step aya_step_later(Operation *operation);
+
 /* Readable memory of `value`, held by the operation; *mutable tells whether it may change under us. */
 int aya_operation_view(Operation *operation, PyObject *value, const void **data, size_t *size,
                        bool *is_mutable);

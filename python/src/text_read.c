@@ -13,6 +13,9 @@
  * ended, which is where io.TextIOWrapper has it. */
 #define CHUNK_OF_WRITABLE 8192
 
+/* Bytes that one turn of the loop decodes and parts into lines at most: about half a millisecond. */
+#define MOST_INPUT 131072
+
 enum { PHASE_NEW, PHASE_READING };
 enum { NUMBER_ARGUMENT, NUMBER_SERIAL };
 
@@ -252,6 +255,10 @@ next_chunk(AsyncFile *file)
     if (size < 0) {
         return size;
     }
+    if (file->text->read.input > MOST_INPUT) {
+        return AYA_TEXT_LATER;
+    }
+    file->text->read.input += size;
     if (file->core->writable && size > CHUNK_OF_WRITABLE) {
         size = CHUNK_OF_WRITABLE;
     }
@@ -575,6 +582,7 @@ begin_read(Operation *operation)
 {
     aya_command *command = &operation->command;
 
+    operation->file->text->read.input = 0;
     if (command->phase == PHASE_READING) {
         return 0;
     }
@@ -598,7 +606,10 @@ end_read(Operation *operation, int64_t result)
     if (result == AYA_PENDING) {
         return AYA_STEP_PENDING;
     }
-    if (result == AYA_TEXT_RAISED) {
+    if (result == AYA_TEXT_LATER && aya_step_later(operation) == AYA_STEP_PENDING) {
+        return AYA_STEP_PENDING;
+    }
+    if (result == AYA_TEXT_RAISED || result == AYA_TEXT_LATER) {
         aya_text_read_clear(text);
         return AYA_STEP_FAILED;
     }

@@ -10,8 +10,9 @@
 
 #include "text.h"
 
-/* Beside what stream calls return: a Python exception is set. */
+/* Beside what stream calls return: a Python exception is set; the turn of the loop is used up. */
 #define AYA_TEXT_RAISED INT64_C(-0x7fff0011)
+#define AYA_TEXT_LATER INT64_C(-0x7fff0012)
 
 typedef enum text_codec {
     TEXT_UTF8,
@@ -63,6 +64,7 @@ typedef struct text_place {
 /* The read under way: what it has got so far. */
 typedef struct text_read {
     bool unfinished;
+    int64_t input;            /* bytes decoded in this turn of the loop */
     PyObject *pieces;         /* list of str, or NULL: of a line or of so many characters */
     int64_t gathered;         /* characters in them */
     PyObject *lines;          /* list of readlines() */

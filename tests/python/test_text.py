@@ -3,11 +3,12 @@
 import asyncio
 import os
 import sys
+import time
 
 import pytest
 
 import ayafileio
-from support import program, run
+from support import Heartbeat, program, run
 
 # What never waits is the same on every backend.
 on_every_backend = pytest.mark.usefixtures("backend")
@@ -544,3 +545,51 @@ def test_a_cancelled_read_of_a_cold_file_loses_no_text(tmp_path):
                     assert await file.read() == (MIXED * 4)[10:]
 
     run(main(), 60)
+
+
+# -- many lines in one call ------------------------------------------------------------------------
+
+
+def test_a_call_that_reads_many_lines_leaves_the_loop_its_turns(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("a line of some words\n" * 1_000_000, encoding="utf-8")
+
+    async def main():
+        async with ayafileio.open(path, "r", encoding="utf-8") as file:
+            reading = file.readlines()
+            assert not reading.done()
+            async with Heartbeat() as heartbeat:
+                began = time.monotonic()
+                lines = await reading
+                lasted = time.monotonic() - began
+            assert len(lines) == 1_000_000
+            assert heartbeat.longest < max(lasted / 4, 0.02)
+            await file.seek(0)
+            reading = file.read(15_000_000)
+            assert not reading.done()
+            assert file.readline().cancel()
+            assert len(await reading) == 15_000_000
+
+    run(main())
+
+
+def test_a_call_that_reads_many_lines_can_be_cancelled_between_turns(tmp_path):
+    path = tmp_path / "file"
+    path.write_text("a line of some words\n" * 200_000, encoding="utf-8")
+
+    async def main():
+        async with ayafileio.open(path, "r", encoding="utf-8") as file:
+            for turns in range(5):
+                assert await file.readline() == "a line of some words\n"
+                reading, behind = file.readlines(), file.tell()
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+                assert reading.cancel()
+                with pytest.raises(asyncio.CancelledError):
+                    await reading
+                assert await behind == 21 * (turns + 1)
+            assert len(await file.readlines()) == 200_000 - 5
+        return ayafileio.open(path, "r", encoding="utf-8").readlines()
+
+    left = run(main())
+    assert left.cancelled() or not left.done()
