@@ -7,7 +7,9 @@
 #include "text_state.h"
 #include "module.h"
 
-#ifndef _WIN32
+#ifdef _WIN32
+#include <windows.h>
+#else
 #include <unistd.h>
 #endif
 

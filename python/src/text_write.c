@@ -3,6 +3,9 @@
  */
 #include "text_state.h"
 
+/* Lines that one turn of the loop encodes at most: some tenths of a millisecond. */
+#define MOST_LINES 1000
+
 enum { PHASE_NEW, PHASE_NEXT, PHASE_WRITE, PHASE_FLUSH };
 enum { NUMBER_FLUSH };
 
@@ -218,8 +221,11 @@ writelines_step(Operation *operation)
     if (operation->command.phase == PHASE_NEW && begin_writelines(operation) < 0) {
         return AYA_STEP_FAILED;
     }
-    for (;;) {
+    for (int lines = 0;; lines++) {
         if (operation->command.phase == PHASE_NEXT) {
+            if (lines >= MOST_LINES) {
+                return aya_step_later(operation);
+            }
             int status = next_line(operation);
             if (status < 0) {
                 return AYA_STEP_FAILED;

@@ -593,3 +593,24 @@ def test_a_call_that_reads_many_lines_can_be_cancelled_between_turns(tmp_path):
 
     left = run(main())
     assert left.cancelled() or not left.done()
+
+
+def test_a_call_that_writes_many_lines_leaves_the_loop_its_turns(tmp_path):
+    path = tmp_path / "file"
+    lines = ["a line of some words\n"] * 400_000
+
+    async def main():
+        async with ayafileio.open(path, "w", encoding="utf-8") as file:
+            async with Heartbeat() as heartbeat:
+                began = time.monotonic()
+                writing, behind = file.writelines(lines), file.write("end\n")
+                assert not writing.done() and not behind.done()
+                assert await behind == 4
+                lasted = time.monotonic() - began
+            assert await writing is None
+            assert heartbeat.longest < max(lasted / 4, 0.02)
+            assert await file.tell() == 21 * 400_000 + 4
+            file.writelines(lines).cancel()
+
+    run(main())
+    assert path.read_text(encoding="utf-8") == "".join([*lines, "end\n", *lines])
