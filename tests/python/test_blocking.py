@@ -1,5 +1,6 @@
 """Nothing holds the loop: no filesystem that sleeps in every call, no FIFO nobody else opens."""
 
+import asyncio
 import os
 import pathlib
 import signal
@@ -8,7 +9,8 @@ import sys
 
 import pytest
 
-from support import program
+import ayafileio
+from support import Heartbeat, program, run
 
 FAULT = pathlib.Path(__file__).resolve().parents[1] / "fault"
 DELAY = 0.3
@@ -314,3 +316,30 @@ def test_a_slow_filesystem_holds_no_step(slow_mount, tmp_path, backend):
 
 def test_fifos_without_a_partner_hold_no_step(tmp_path, backend):
     assert held(tmp_path, backend, FIFOS) == []
+
+
+def test_cached_data_leaves_every_task_its_turn(tmp_path, backend):
+    """Sixty-four tasks that never have to wait are no reason for a timer to come late."""
+    path = tmp_path / "cached"
+    path.write_bytes(bytes(1 << 20))
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        async with ayafileio.open(path) as file:
+            await file.read_at(0)
+
+            async def worker(number):
+                count = 0
+                while loop.time() < end:
+                    await file.read_at(number * 4096, 4096)
+                    count += 1
+                return count
+
+            end = loop.time() + 1.5
+            async with Heartbeat() as heart:
+                counts = await asyncio.gather(*[worker(number) for number in range(64)])
+            return heart.longest, counts
+
+    longest, counts = run(main())
+    assert longest < 0.15
+    assert min(counts) > 0
