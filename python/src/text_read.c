@@ -13,7 +13,8 @@
  * ended, which is where io.TextIOWrapper has it. */
 #define CHUNK_OF_WRITABLE 8192
 
-/* Bytes that one turn of the loop decodes and parts into lines at most: about half a millisecond. */
+/* Bytes that one turn of the loop decodes and parts into lines at most: about half a
+ * millisecond. */
 #define MOST_INPUT 131072
 
 enum { PHASE_NEW, PHASE_READING };
