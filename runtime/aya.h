@@ -131,6 +131,9 @@ int aya_context_wait(aya_context *context, int timeout_ms);
 /* Requests that were started and are not done. */
 unsigned aya_context_pending(const aya_context *context);
 
+/* Whether the calling thread made it. */
+bool aya_context_is_own(const aya_context *context);
+
 const char *aya_context_backend(const aya_context *context);
 /* aya_fork_generation() at its creation: in a child of a fork it may only be destroyed. */
 unsigned aya_context_generation(const aya_context *context);

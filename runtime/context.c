@@ -204,6 +204,12 @@ aya_context_routes(const aya_context *context)
     return context->routes;
 }
 
+bool
+aya_context_is_own(const aya_context *context)
+{
+    return pthread_equal(context->thread, pthread_self()) != 0;
+}
+
 unsigned
 aya_context_pending(const aya_context *context)
 {
@@ -352,8 +358,7 @@ cancel_all(aya_link *list)
 static bool
 drain(aya_context *context)
 {
-    bool own = pthread_equal(context->thread, pthread_self()) != 0;
-    int64_t end = now_ms() + (own ? DESTROY_TIMEOUT_MS : DESTROY_ELSEWHERE_MS);
+    int64_t end = now_ms() + (aya_context_is_own(context) ? DESTROY_TIMEOUT_MS : DESTROY_ELSEWHERE_MS);
 
     while (context->pending > 0) {
         cancel_all(&context->held);

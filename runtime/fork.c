@@ -3,6 +3,7 @@
  * The handlers run in the forking thread; the child's uses nothing but what they locked before.
  */
 #include "internal.h"
+#include "buffers.h"
 #include "posix.h"
 
 #include <pthread.h>
@@ -16,6 +17,7 @@ tell(aya_fork_phase phase)
     aya_alone_fork(phase);
     aya_pool_fork(phase);
     aya_mounts_fork(phase);
+    aya_buffers_fork(phase);
 }
 
 static void

@@ -2,8 +2,9 @@
  * caller lets one command at a time in. Two requests are all it needs: `front` of the command
  * under way and `back`, which writes out what was accepted while the command's caller goes on.
  */
-#include "shared.h"
+#include "buffers.h"
 #include "internal.h"
+#include "shared.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -11,6 +12,10 @@
 
 /* A block of an unbuffered stream that must look ahead (a line). */
 #define SMALL_BLOCK 8192
+/* The longest transfer of an unbuffered stream that has no offsets. */
+#define UNBUFFERED_MOST ((size_t)1 << 20)
+/* The first block of a stream, and the one behind a seek; each further one is twice as long. */
+#define FIRST_BLOCK 4096
 
 /* -- runs -------------------------------------------------------------------------------------- */
 
@@ -20,17 +25,18 @@ run_length(const aya_run *run)
     return run->end - run->begin;
 }
 
+/* Room in a run that is empty. */
 static int
 run_reserve(aya_run *run, size_t room)
 {
     if (run->room >= room) {
         return 0;
     }
-    char *data = realloc(run->data, room);
-    if (data == NULL) {
+    aya_buffer_give(run->data, run->room);
+    *run = (aya_run){.data = aya_buffer_take(room)};
+    if (run->data == NULL) {
         return -ENOMEM;
     }
-    run->data = data;
     run->room = room;
     return 0;
 }
@@ -44,7 +50,7 @@ run_clear(aya_run *run)
 static void
 run_free(aya_run *run)
 {
-    free(run->data);
+    aya_buffer_give(run->data, run->room);
     *run = (aya_run){0};
 }
 
@@ -56,7 +62,7 @@ aya_stream_init(aya_stream *stream, size_t buffer_size, bool owns_handle)
     stream->buffer_size = buffer_size;
     stream->owns_handle = owns_handle;
     stream->generation = aya_fork_generation();
-    stream->own_position = -1;
+    stream->own_position = stream->read_to = -1;
     if (stream->file.positioned) {
         int64_t position = aya_file_position(&stream->file);
         stream->own_position = position;
@@ -292,7 +298,8 @@ aya_stream_take_back_error(aya_stream *stream)
 static void
 find_appended_position(aya_stream *stream)
 {
-    stream->appended = false;
+    stream->appended = stream->append_passed = false;
+    stream->append_held = 0;
     if (stream->file.positioned) {
         run_clear(&stream->window);
         stream->own_position = aya_file_position(&stream->file);
@@ -383,11 +390,11 @@ gather(aya_stream *stream, const char *data, size_t size, size_t *done)
     aya_run *run = &stream->gather;
     size_t count = size - *done;
 
-    if (run_reserve(run, stream->buffer_size) < 0) {
+    if (run->end == 0 && run_reserve(run, stream->buffer_size) < 0) {
         return -ENOMEM;
     }
-    if (count > run->room - run->end) {
-        count = run->room - run->end;
+    if (count > stream->buffer_size - run->end) {
+        count = stream->buffer_size - run->end;
     }
     memcpy(run->data + run->end, data + *done, count);
     run->end += count;
@@ -422,6 +429,19 @@ aya_stream_withdraw(aya_stream *stream, size_t size)
         }
     }
     aya_stream_drop(stream);
+}
+
+/* What the built-in would have of the appended bytes in its own, smaller buffer: where it had to write
+ * some out, its position has gone to the end of the file. */
+static void
+count_appended(aya_stream *stream, size_t size)
+{
+    if (size > stream->append_block - stream->append_held) {
+        stream->append_passed = true;
+        stream->append_held = size > stream->append_block ? 0 : size;
+    } else {
+        stream->append_held += size;
+    }
 }
 
 int64_t
@@ -473,6 +493,9 @@ aya_stream_write(aya_stream *stream, const void *data, size_t size, size_t *done
         if (error < 0) {
             return error;
         }
+    }
+    if (stream->append_block > 0) {
+        count_appended(stream, size);
     }
     if (stream->buffer_size == 0) {
         return aya_stream_flush(stream);
@@ -544,6 +567,31 @@ set_read(aya_stream *stream, void *buf, size_t size)
     stream->front.grow = NULL;
 }
 
+/* How much the next transfer takes: little at first and behind a seek, more and more while one goes on
+ * where the last one ended. */
+static size_t
+next_block(aya_stream *stream)
+{
+    size_t most = stream->buffer_size > 0 ? stream->buffer_size : SMALL_BLOCK;
+    size_t block = stream->block * 2;
+
+    if (!stream->file.positioned) {
+        return most;
+    }
+    if (stream->position != stream->read_to || block < FIRST_BLOCK) {
+        block = FIRST_BLOCK;
+    }
+    return block < most ? block : most;
+}
+
+/* A transfer of `block` bytes at most has moved `moved`. */
+static void
+moved_on(aya_stream *stream, size_t block, int64_t moved)
+{
+    stream->block = block;
+    stream->read_to = stream->position + (moved > 0 ? moved : 0);
+}
+
 int64_t
 aya_stream_fill_most(aya_stream *stream, size_t most)
 {
@@ -574,6 +622,7 @@ aya_stream_fill_most(aya_stream *stream, size_t most)
         }
     }
     window_filled(stream, result);
+    moved_on(stream, stream->block, result);
     return result;
 }
 
@@ -583,8 +632,10 @@ aya_stream_fill(aya_stream *stream)
     if (stream->shared != NULL) {
         return aya_shared_fill(stream);
     }
-    return aya_stream_fill_most(stream, stream->buffer_size > 0 ? stream->buffer_size
-                                                                : SMALL_BLOCK);
+    if (stream->front_state == AYA_FRONT_IDLE && run_length(&stream->window) == 0) {
+        stream->block = next_block(stream);
+    }
+    return aya_stream_fill_most(stream, stream->block);
 }
 
 int64_t
@@ -606,6 +657,15 @@ take_window(aya_stream *stream, void *buf, size_t size)
     return (int64_t)count;
 }
 
+/* A transfer past the window has ended. */
+static int64_t
+read_directly(aya_stream *stream, int64_t result)
+{
+    moved_on(stream, stream->block, result);
+    stream->position += result > 0 ? result : 0;
+    return result;
+}
+
 int64_t
 aya_stream_read(aya_stream *stream, aya_reading how, void *buf, size_t size)
 {
@@ -615,8 +675,7 @@ aya_stream_read(aya_stream *stream, aya_reading how, void *buf, size_t size)
         return aya_shared_read(stream, how, buf, size);
     }
     if (aya_stream_front_take(stream, FRONT_READ, &result)) {
-        stream->position += result > 0 ? result : 0;
-        return result;
+        return read_directly(stream, result);
     }
     if (stream->front_state == AYA_FRONT_BUSY) {
         return AYA_PENDING;
@@ -628,10 +687,11 @@ aya_stream_read(aya_stream *stream, aya_reading how, void *buf, size_t size)
         /* Through the window always: what a cancelled read has taken from a pipe must not be
          * lost. */
         size_t most = stream->buffer_size > 0 ? stream->buffer_size : size;
-        result = aya_stream_fill_most(stream, most < (1u << 20) ? most : (1u << 20));
+        result = aya_stream_fill_most(stream, most < UNBUFFERED_MOST ? most : UNBUFFERED_MOST);
         return result <= 0 ? result : take_window(stream, buf, size);
     }
-    if (size < stream->buffer_size) {
+    size_t block = next_block(stream);
+    if (stream->front_state != AYA_FRONT_IDLE || (size < block && stream->buffer_size > 0)) {
         result = aya_stream_fill(stream);
         return result <= 0 ? result : take_window(stream, buf, size);
     }
@@ -640,12 +700,10 @@ aya_stream_read(aya_stream *stream, aya_reading how, void *buf, size_t size)
         return result;
     }
     run_clear(&stream->window);
+    stream->block = block;
     set_read(stream, buf, size);
     result = aya_stream_front_run(stream, FRONT_READ);
-    if (result > 0) {
-        stream->position += result;
-    }
-    return result;
+    return result == AYA_PENDING ? result : read_directly(stream, result);
 }
 
 int
@@ -672,7 +730,7 @@ aya_stream_unread(aya_stream *stream, const void *data, size_t size)
         if (rest > 0) {
             memcpy(whole + size, window->data + window->begin, rest);
         }
-        free(window->data);
+        aya_buffer_give(window->data, window->room);
         *window = (aya_run){.data = whole, .end = size + rest, .room = size + rest + 1};
     }
     stream->position -= (int64_t)size;
@@ -684,6 +742,12 @@ aya_stream_unread(aya_stream *stream, const void *data, size_t size)
 int64_t
 aya_stream_tell(aya_stream *stream)
 {
+    if (stream->append_passed) {
+        int64_t result = aya_stream_drain(stream);
+        if (result < 0) {
+            return result;
+        }
+    }
     if (stream->shared != NULL && stream->back_busy) {
         return AYA_PENDING;
     }

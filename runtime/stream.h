@@ -52,7 +52,12 @@ struct aya_stream {
     int64_t close_error;      /* of the drain before the close */
     bool close_drained;
     aya_shared *shared;       /* of a file that is read and appended to, else NULL */
+    size_t block;             /* of the last transfer that filled the window or went past it */
+    int64_t read_to;          /* where that ended */
     bool appended;            /* the system moved the descriptor's position by an append */
+    size_t append_block;      /* the built-in's buffer for such a file; 0: not appended to */
+    size_t append_held;       /* what it would hold of the appended bytes */
+    bool append_passed;       /* it would have written some out by now: the position is at the end */
     aya_request front;        /* of the command under way */
     aya_request back;         /* writes `behind` */
     uint8_t front_state;      /* aya_front */
@@ -139,7 +144,7 @@ int64_t aya_stream_sync(aya_stream *stream);
 
 /* whence as in lseek(); the new position. */
 int64_t aya_stream_seek(aya_stream *stream, int64_t offset, int whence);
-/* The position; drains nothing. -ESPIPE where there is none. */
+/* The position; drains only what was appended. -ESPIPE where there is none. */
 int64_t aya_stream_tell(aya_stream *stream);
 int64_t aya_stream_truncate(aya_stream *stream, int64_t size);
 /* Drains and closes (the handle only if owned). The handle is given back in any case; the

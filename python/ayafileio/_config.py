@@ -68,8 +68,8 @@ def set_iocp_worker_count(count: int = 0) -> None:
 
 
 def drain_buffer_pool() -> None:
-    """Do nothing: idle buffers are not kept any more."""
-    warnings.warn("there is no buffer pool to drain", DeprecationWarning, stacklevel=2)
+    """Free the idle buffers that are kept for reuse; see the option `buffer_pool_max`."""
+    _ayafileio.drain_buffer_pool()
 
 
 def drain_handle_pool() -> None:

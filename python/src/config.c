@@ -4,6 +4,7 @@
  * table, all of them before the first is set; no option is known by name here but `backend`.
  */
 #include "config.h"
+#include "../../runtime/buffers.h"
 #include "loop.h"
 
 #include <string.h>
@@ -231,6 +232,7 @@ aya_configure(PyObject *module, PyObject *options)
         return NULL;
     }
     state->config = config;
+    aya_buffers_keep((size_t)config.buffer_pool_max);
     Py_RETURN_NONE;
 }
 
@@ -270,6 +272,15 @@ PyObject *
 aya_reset_config(PyObject *module, PyObject *Py_UNUSED(unused))
 {
     aya_module_state(module)->config = aya_config_defaults;
+    aya_buffers_keep((size_t)aya_config_defaults.buffer_pool_max);
+    Py_RETURN_NONE;
+}
+
+PyObject *
+aya_drain_buffers(PyObject *module, PyObject *Py_UNUSED(unused))
+{
+    aya_buffers_keep(0);
+    aya_buffers_keep((size_t)aya_module_state(module)->config.buffer_pool_max);
     Py_RETURN_NONE;
 }
 

@@ -10,6 +10,7 @@
 PyObject *aya_configure(PyObject *module, PyObject *options);
 PyObject *aya_get_config(PyObject *module, PyObject *unused);
 PyObject *aya_reset_config(PyObject *module, PyObject *unused);
+PyObject *aya_drain_buffers(PyObject *module, PyObject *unused);
 PyObject *aya_backend_info(PyObject *module, PyObject *unused);
 PyObject *aya_stats(PyObject *module, PyObject *unused);
 
@@ -22,6 +23,8 @@ PyObject *aya_stats(PyObject *module, PyObject *unused);
      "get_config($module, /)\n--\n\nAll options and their values."},                               \
     {"reset_config", aya_reset_config, METH_NOARGS,                                                \
      "reset_config($module, /)\n--\n\nSet all options to their defaults."},                        \
+    {"drain_buffer_pool", aya_drain_buffers, METH_NOARGS,                                          \
+     "drain_buffer_pool($module, /)\n--\n\nFree the idle buffers that are kept for reuse."},       \
     {"backend_info", aya_backend_info, METH_NOARGS,                                                \
      "backend_info($module, /)\n--\n\n"                                                            \
      "The backend that a context made now would use, and why each other one is not used."},        \

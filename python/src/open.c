@@ -72,15 +72,35 @@ core_free(aya_core *core)
     PyMem_Free(core);
 }
 
+/* Waits for what the system still does with the stream's memory, where no loop runs to be told. False:
+ * another thread's loop has it. */
+static bool
+wait_for_stream(aya_stream *stream)
+{
+    while (stream->back_busy || stream->front_state == AYA_FRONT_BUSY) {
+        aya_request *request = stream->back_busy ? &stream->back : &stream->front;
+        if (!aya_context_is_own(request->context)
+            || aya_context_wait(request->context, 1000) < 0) {
+            return false;
+        }
+    }
+    return true;
+}
+
 /* Closes by blocking calls: no loop runs that could be held up. */
 static void
 close_blocking(aya_core *core)
 {
     aya_handle handle = core->stream.file.handle;
-    int error = core->stream.generation == aya_fork_generation()
-                    ? aya_stream_drain_blocking(&core->stream)
-                    : 0;
+    int error = 0;
 
+    if (core->stream.generation == aya_fork_generation()) {
+        if (!wait_for_stream(&core->stream)) {
+            core->references++; /* never freed: the system may still use its memory */
+            return;
+        }
+        error = aya_stream_drain_blocking(&core->stream);
+    }
     aya_file_release(&core->stream.file);
     if (core->closefd && handle != AYA_NO_HANDLE) {
         close(handle);
@@ -314,7 +334,7 @@ find_handle(Operation *operation)
 
 /* What the built-in open() gives such a file. */
 static size_t
-shared_buffer_size(const aya_core *core)
+built_in_buffer_size(const aya_core *core)
 {
     size_t size;
 
@@ -371,7 +391,10 @@ take_handle(Operation *operation)
         return -EILSEQ;
     }
     if (core->readable && core->writable && stream->file.append && size > 0) {
-        return aya_stream_share(stream, shared_buffer_size(core), shared_rules());
+        return aya_stream_share(stream, built_in_buffer_size(core), shared_rules());
+    }
+    if (core->appending && core->seekable && size > 0) {
+        stream->append_block = built_in_buffer_size(core);
     }
     return 0;
 }

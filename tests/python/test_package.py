@@ -126,7 +126,6 @@ def test_worker_count():
 def test_deprecated_calls_and_options_name_the_callers_line():
     calls = [
         ayafileio.drain_handle_pool,
-        ayafileio.drain_buffer_pool,
         lambda: ayafileio.configure({"handle_pool_max_total": 1}),
     ]
     for call in calls:
