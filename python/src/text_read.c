@@ -249,8 +249,8 @@ static int64_t
 next_chunk(AsyncFile *file)
 {
     aya_stream *stream = &file->core->stream;
-    int64_t size = stream->shared != NULL ? aya_stream_fill_most(stream, CHUNK_OF_WRITABLE)
-                                          : aya_stream_fill(stream);
+    int64_t size = file->core->writable ? aya_stream_fill_most(stream, CHUNK_OF_WRITABLE)
+                                        : aya_stream_fill(stream);
     const char *data;
 
     if (size < 0) {
