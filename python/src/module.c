@@ -248,6 +248,7 @@ module_clear(PyObject *module)
 static void
 module_free(void *module)
 {
+    aya_operations_free_kept(aya_module_state(module));
     module_clear(module);
 }
 

@@ -18,6 +18,8 @@ struct aya_module {
     PyObject *stat_result;        /* os.stat_result */
     PyObject *str_call_soon, *str_call_soon_threadsafe, *str_is_closed, *str_call_exception_handler;
     aya_config config;
+    Operation *kept_operations;   /* memory for the next ones, by next_ready */
+    size_t kept_count;
     LoopState *loops;             /* all of them; borrowed */
     aya_core *cores;              /* all that are alive */
     uint64_t ended_routes[AYA_ROUTE_COUNT]; /* of contexts that are gone */

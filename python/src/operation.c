@@ -115,10 +115,57 @@ aya_operation_ended_inline(Operation *operation)
     schedule(operation);
 }
 
+/* -- memory -------------------------------------------------------------------------------------- */
+
+/* Operations come and go by the million: some are kept for the next ones. Not where the checkers of
+ * memory must see each, nor where threads would have to share the list. */
+#if defined(Py_GIL_DISABLED) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define KEPT_MOST 0
+#else
+#define KEPT_MOST 256
+#endif
+
+static Operation *
+allocate(aya_module *module)
+{
+    Operation *operation = module->kept_operations;
+
+    if (operation == NULL) {
+        return PyObject_GC_New(Operation, module->operation_type);
+    }
+    module->kept_operations = operation->next_ready;
+    module->kept_count--;
+    return (Operation *)PyObject_Init((PyObject *)operation, module->operation_type);
+}
+
+/* `operation` has let go of all it had. One whose finalizer ran is marked as such for good. */
+static void
+deallocate(aya_module *module, Operation *operation)
+{
+    if (module->kept_count >= KEPT_MOST || operation->state == AYA_FAILED) {
+        PyObject_GC_Del(operation);
+        return;
+    }
+    operation->next_ready = module->kept_operations;
+    module->kept_operations = operation;
+    module->kept_count++;
+}
+
+void
+aya_operations_free_kept(aya_module *module)
+{
+    while (module->kept_operations != NULL) {
+        Operation *operation = module->kept_operations;
+        module->kept_operations = operation->next_ready;
+        PyObject_GC_Del(operation);
+    }
+    module->kept_count = KEPT_MOST;
+}
+
 Operation *
 aya_operation_new(aya_module *module, AsyncFile *file, const char *name, bool is_command)
 {
-    Operation *operation = PyObject_GC_New(Operation, module->operation_type);
+    Operation *operation = allocate(module);
 
     if (operation == NULL) {
         return NULL;
@@ -880,7 +927,7 @@ operation_dealloc(PyObject *self)
     Py_CLEAR(operation->result);
     Py_CLEAR(operation->loop);
     Py_CLEAR(operation->loop_state);
-    PyObject_GC_Del(self);
+    deallocate(operation->module, operation);
     Py_DECREF(type);
 }
 

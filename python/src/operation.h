@@ -191,6 +191,8 @@ void aya_command_cancel_pending(Operation *operation);
 /* The head of the core's queue runs on as far as it can; called by wake() and after an open. */
 void aya_core_advance(aya_core *core);
 
+/* Frees what is kept for reuse, and keeps no more. */
+void aya_operations_free_kept(aya_module *module);
 int aya_operation_add_type(PyObject *module, aya_module *state);
 
 #endif
