@@ -168,6 +168,10 @@ int aya_file_init(aya_file *file, aya_handle handle);
 bool aya_file_known(aya_handle handle);
 /* Gives back what aya_file_init() took beside the handle itself. */
 void aya_file_release(aya_file *file);
+/* For a file that is a parameter of an operation on another one: its own fences, and so its
+ * close, wait until aya_file_unuse(). Any thread. */
+void aya_file_use(aya_file *file);
+void aya_file_unuse(aya_file *file);
 /* Closes without waiting where that is known not to wait: true when closed. */
 bool aya_file_close_inline(aya_file *file);
 /* The file's length as far as the system has it at hand, never waiting; 0 where it does not

@@ -271,17 +271,17 @@ aya_request_launched(aya_context *context, aya_request *request, aya_route route
 
 /* -- end --------------------------------------------------------------------------------------- */
 
-/* Frees the file for what waits for the request's end. */
+/* Frees the file for what waits for the end of an operation. `context`: the calling thread's, or
+ * NULL where that is not known. */
 static void
-give_turn(aya_context *context, aya_request *request)
+give_turn(aya_context *context, aya_file *file, bool fence_ends)
 {
-    aya_file *file = request->op.file;
     aya_link freed;
 
     aya_link_init(&freed);
     aya_spin_lock(&file->lock);
     file->in_flight--;
-    if (aya_op_infos[request->op.code].fence) {
+    if (fence_ends) {
         file->fenced = false;
     }
     while (!aya_link_empty(&file->held) && !file->fenced) {
@@ -306,6 +306,21 @@ give_turn(aya_context *context, aya_request *request)
             aya_request_post(next, AYA_RESULT_START);
         }
     }
+}
+
+void
+aya_file_use(aya_file *file)
+{
+    aya_spin_lock(&file->lock);
+    file->in_flight++;
+    file->written = true;
+    aya_spin_unlock(&file->lock);
+}
+
+void
+aya_file_unuse(aya_file *file)
+{
+    give_turn(NULL, file, false);
 }
 
 typedef struct late_close {
@@ -345,7 +360,7 @@ deliver(aya_context *context, aya_request *request)
     context->pending--;
     context->routes[request->route]++;
     if (op->file != NULL && info->each == AYA_OP_COUNT && !request->held) {
-        give_turn(context, request);
+        give_turn(context, op->file, info->fence);
     }
     if (request->abandoned && info->result == AYA_RESULT_HANDLE && op->result >= 0) {
         close_unwanted(context, (aya_handle)op->result);

@@ -4,7 +4,7 @@
  * of an argument until its end (the export of a buffer, an encoded path) is held by the Operation.
  * Nothing here waits; an argument's own __index__, __fspath__ or __iter__ may run any Python code.
  */
-#include "file.h"
+#include "core.h"
 #include "module.h"
 
 static void
@@ -380,6 +380,15 @@ aya_take_path(Operation *operation, PyObject *value, const char *Py_UNUSED(name)
 }
 #endif
 
+static void
+release_handle(PyObject *capsule)
+{
+    aya_core *core = PyCapsule_GetPointer(capsule, NULL);
+
+    aya_file_unuse(&core->stream.file);
+    aya_core_drop(core);
+}
+
 int
 aya_take_handle(Operation *operation, PyObject *value, const char *name, aya_file **out)
 {
@@ -391,7 +400,8 @@ aya_take_handle(Operation *operation, PyObject *value, const char *name, aya_fil
         return -1;
     }
     aya_core *core = ((AsyncFile *)value)->core;
-    if (core == NULL || core->state == AYA_CORE_FAILED || core->state == AYA_CORE_CLOSED) {
+    if (core == NULL || core->closing || core->state == AYA_CORE_FAILED
+        || core->state == AYA_CORE_CLOSED) {
         PyErr_Format(PyExc_ValueError, "%s: I/O operation on closed file", name);
         return -1;
     }
@@ -399,8 +409,14 @@ aya_take_handle(Operation *operation, PyObject *value, const char *name, aya_fil
         PyErr_Format(PyExc_ValueError, "%s is still being opened; await it first", name);
         return -1;
     }
+    PyObject *capsule = PyCapsule_New(core, NULL, release_handle);
+    if (capsule == NULL) {
+        return -1;
+    }
+    aya_file_use(&core->stream.file);
+    core->references++;
     *out = &core->stream.file;
-    return aya_operation_hold(operation, Py_NewRef(value));
+    return aya_operation_hold(operation, capsule);
 }
 
 /* Fills one span from the two values of a pair. A new reference to what keeps its memory, NULL on
