@@ -120,9 +120,9 @@ aya_operation_ended_inline(Operation *operation)
 /* Operations come and go by the million: some are kept for the next ones. Not where the checkers of
  * memory must see each, nor where threads would have to share the list. */
 #if defined(Py_GIL_DISABLED) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define KEPT_MOST 0
+static const size_t kept_most = 0;
 #else
-#define KEPT_MOST 256
+static const size_t kept_most = 256;
 #endif
 
 static Operation *
@@ -142,7 +142,7 @@ allocate(aya_module *module)
 static void
 deallocate(aya_module *module, Operation *operation)
 {
-    if (module->kept_count >= KEPT_MOST || operation->state == AYA_FAILED) {
+    if (module->kept_count >= kept_most || operation->state == AYA_FAILED) {
         PyObject_GC_Del(operation);
         return;
     }
@@ -159,7 +159,7 @@ aya_operations_free_kept(aya_module *module)
         module->kept_operations = operation->next_ready;
         PyObject_GC_Del(operation);
     }
-    module->kept_count = KEPT_MOST;
+    module->kept_count = kept_most;
 }
 
 Operation *
