@@ -230,6 +230,8 @@ module_clear(PyObject *module)
 {
     aya_module *state = aya_module_state(module);
 
+    /* Their memory is laid out by the type, which may go below. */
+    aya_operations_free_kept(state);
     Py_CLEAR(state->get_running_loop);
     Py_CLEAR(state->cancelled_error);
     Py_CLEAR(state->invalid_state);
@@ -248,7 +250,6 @@ module_clear(PyObject *module)
 static void
 module_free(void *module)
 {
-    aya_operations_free_kept(aya_module_state(module));
     module_clear(module);
 }
 
