@@ -424,26 +424,45 @@ aya_loop_state(aya_module *module, PyObject *loop)
     return state;
 }
 
+/* Whether nobody will run the state's loop again; -1 with an exception. */
+static int
+is_over(LoopState *state)
+{
+    if (!is_state_of(state, state->module, state->loop)) {
+        return 1;
+    }
+    PyObject *loop = Py_NewRef(state->loop);
+    PyObject *closed = PyObject_CallMethodNoArgs(loop, state->module->str_is_closed);
+    Py_DECREF(loop);
+    if (closed == NULL) {
+        return -1;
+    }
+    int over = PyObject_IsTrue(closed);
+    Py_DECREF(closed);
+    return over;
+}
+
 int
 aya_loops_sweep(aya_module *module)
 {
-    for (LoopState *state = module->loops, *next; state != NULL; state = next) {
-        next = state->next;
-        int is_closed = 1;
-        if (is_state_of(state, module, state->loop)) {
-            PyObject *closed = PyObject_CallMethodNoArgs(state->loop, module->str_is_closed);
-            if (closed == NULL) {
-                return -1;
-            }
-            is_closed = PyObject_IsTrue(closed);
-            Py_DECREF(closed);
-        }
-        if (is_closed == 1) {
-            Py_INCREF(state);
+    /* is_closed() lets other threads run, and what a context delivers at its end is anybody's code: the
+     * state at hand is held, and the next one is looked up only afterwards. */
+    LoopState *state = module->loops;
+
+    Py_XINCREF(state);
+    while (state != NULL) {
+        int over = is_over(state);
+        if (over == 1) {
             unlink_state(state);
             release_context(state);
-            Py_DECREF(state);
-            next = module->loops;
+        }
+        LoopState *next = over == 1 ? module->loops : state->next;
+        Py_XINCREF(next);
+        Py_DECREF(state);
+        state = next;
+        if (over < 0) {
+            Py_XDECREF(state);
+            return -1;
         }
     }
     return 0;
