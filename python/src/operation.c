@@ -142,7 +142,7 @@ allocate(aya_module *module)
 static void
 deallocate(aya_module *module, Operation *operation)
 {
-    if (module->kept_count >= kept_most || operation->state == AYA_FAILED) {
+    if (module->kept_count >= kept_most || PyObject_GC_IsFinalized((PyObject *)operation)) {
         PyObject_GC_Del(operation);
         return;
     }
