@@ -135,7 +135,8 @@ unsigned aya_context_pending(const aya_context *context);
 bool aya_context_is_own(const aya_context *context);
 
 const char *aya_context_backend(const aya_context *context);
-/* aya_fork_generation() at its creation: in a child of a fork it may only be destroyed. */
+/* aya_fork_generation() at its creation: in a child of a fork it can only be destroyed; all else does
+ * nothing there. */
 unsigned aya_context_generation(const aya_context *context);
 /* Requests served by each route since the context was made, aya_route as index. */
 const uint64_t *aya_context_routes(const aya_context *context);

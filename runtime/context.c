@@ -231,12 +231,23 @@ aya_context_queued(const aya_context *context)
            || !aya_link_empty(&context->queued[AYA_QUEUE_FALLBACK]);
 }
 
+/* In a child of a fork the context is the parent's: the memory of its ring is shared with it, and what
+ * is reaped here would be lost there. */
+static bool
+is_the_parents(const aya_context *context)
+{
+    return context->generation != aya_fork_generation();
+}
+
 int
 aya_context_submit(aya_context *context)
 {
     aya_link *own = &context->queued[AYA_QUEUE_BACKEND];
     aya_link *other = &context->queued[AYA_QUEUE_FALLBACK];
 
+    if (is_the_parents(context)) {
+        return 0;
+    }
     if (!aya_link_empty(own)) {
         int error = context->backend->hooks.submit(context, context->state, own);
         if (error < 0) {
@@ -272,6 +283,9 @@ aya_context_reap(aya_context *context)
     uint64_t before = 0, after = 0, count;
     ssize_t got;
 
+    if (is_the_parents(context)) {
+        return 0;
+    }
     for (int i = 0; i < AYA_ROUTE_COUNT; i++) {
         before += context->routes[i];
     }
@@ -322,7 +336,7 @@ aya_context_wait(aya_context *context, int timeout_ms)
 {
     int64_t end = now_ms() + timeout_ms;
 
-    for (;;) {
+    while (!is_the_parents(context)) {
         int error = aya_context_submit(context);
         if (error < 0) {
             return error;
@@ -339,6 +353,7 @@ aya_context_wait(aya_context *context, int timeout_ms)
             return -errno;
         }
     }
+    return -ECHILD;
 }
 
 /* -- the end ----------------------------------------------------------------------------------- */
@@ -377,7 +392,7 @@ drain(aya_context *context)
 void
 aya_context_destroy(aya_context *context)
 {
-    if (context->generation == aya_fork_generation() && !drain(context)) {
+    if (!is_the_parents(context) && !drain(context)) {
         return;
     }
     if (context->state != context->fallback_state) {

@@ -539,7 +539,7 @@ aya_cancel(aya_request *request)
 {
     aya_context *context = request->context;
 
-    if (request->cancelled) {
+    if (request->cancelled || context->generation != aya_fork_generation()) {
         return;
     }
     request->cancelled = true;

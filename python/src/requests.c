@@ -1,7 +1,7 @@
 /* Operations that are one libaya request of their own (read_at, fsync, read_many, …): how they begin,
  * and how their outcome becomes a Python object. Knows kinds of result, not operations.
  */
-#include "file.h"
+#include "core.h"
 #include "loop.h"
 
 
@@ -457,6 +457,10 @@ aya_operation_begin(Operation *operation)
 {
     if (operation->state == AYA_UNBOUND) {
         return (PyObject *)operation;
+    }
+    if (operation->file != NULL && operation->file->core != NULL
+        && operation->file->core->stream.generation != aya_fork_generation()) {
+        aya_core_after_fork(operation->file->core);
     }
     if (check_use(operation) < 0) {
         return aya_operation_refused(operation);
