@@ -4,6 +4,7 @@
  * aya_context_destroy() are the only functions here that wait.
  */
 #include "group.h"
+#include "posix.h"
 
 #include <poll.h>
 #include <pthread.h>
@@ -65,6 +66,16 @@ keep_reason_of(const aya_backend *backend, int error)
         if (aya_backends[i] == backend) {
             keep_reason(i, error);
         }
+    }
+}
+
+void
+aya_reasons_fork(aya_fork_phase phase)
+{
+    if (phase == AYA_FORK_BEFORE) {
+        aya_spin_lock(&reasons_lock);
+    } else {
+        aya_spin_unlock(&reasons_lock);
     }
 }
 

@@ -18,6 +18,7 @@ tell(aya_fork_phase phase)
     aya_pool_fork(phase);
     aya_mounts_fork(phase);
     aya_buffers_fork(phase);
+    aya_reasons_fork(phase);
 }
 
 static void

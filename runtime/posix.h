@@ -42,5 +42,6 @@ typedef enum aya_fork_phase { AYA_FORK_BEFORE, AYA_FORK_PARENT, AYA_FORK_CHILD }
 void aya_pool_fork(aya_fork_phase phase);
 void aya_alone_fork(aya_fork_phase phase);
 void aya_mounts_fork(aya_fork_phase phase);
+void aya_reasons_fork(aya_fork_phase phase);
 
 #endif
