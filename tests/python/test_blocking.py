@@ -195,7 +195,7 @@ def opening(mode):
         files = [ayafileio.open(fifo(), mode) for _ in range(10)]
         awaits = [asyncio.ensure_future(asyncio.wait_for(wait(file), 0.3)) for file in files]
         # Others go on beside them.
-        async with ayafileio.open("other", "w+b") as other:
+        async with ayafileio.open("other " + mode, "w+b") as other:  # steps run side by side
             await asyncio.wait_for(other.write_at(0, b"x"), 5)
             await asyncio.wait_for(other.fsync(), 5)
             assert await asyncio.wait_for(other.read_at(0, 1), 5) == b"x"
