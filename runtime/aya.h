@@ -38,7 +38,7 @@ typedef struct aya_link {
 /* An open file. The caller owns it and keeps it while requests use it. */
 struct aya_file {
     aya_handle handle;        /* the descriptor that callers know */
-    aya_handle io;            /* the one that operations use; differs where `handle` had to be reopened */
+    aya_handle io;            /* what operations use; differs where `handle` was reopened */
     uint8_t kind;             /* aya_file_kind */
     uint8_t inline_read;      /* aya_inline_mode */
     bool local;               /* on a filesystem known not to wait for another machine or process */
@@ -49,7 +49,7 @@ struct aya_file {
     uint8_t lock;             /* guards what follows; aya_spin */
     bool fenced;              /* a fence is in flight */
     unsigned in_flight;       /* started, not held and not done */
-    aya_link held;            /* requests that wait for a fence, or are one, in order; by `shared` */
+    aya_link held;            /* what waits for a fence, or is one, in order; by `shared` */
 };
 
 /* How a request was served; recorded, so that a cancel follows it. */
@@ -66,11 +66,11 @@ typedef enum aya_route {
  * is in the list that the state names. */
 typedef enum aya_state {
     AYA_STATE_IDLE,      /* the caller's: before aya_start() and from done() on */
-    AYA_STATE_HELD,      /* in context->held, `shared` in file->held: a fence is before it, or it is one;
+    AYA_STATE_HELD,      /* in context->held, `shared` in file->held: behind a fence, or one itself;
                             left when the file is free for it */
     AYA_STATE_QUEUED,    /* in context->queued[]: left by a submit or a cancel */
-    AYA_STATE_IN_FLIGHT, /* in context->in_flight: its memory is the kernel's or a worker's; `shared` is
-                            the backend's, then in context->posted; left by a completion */
+    AYA_STATE_IN_FLIGHT, /* in context->in_flight: the system or a worker has its memory; `shared`
+                            is the backend's, then in context->posted; left by a completion */
     AYA_STATE_WAITING,   /* in context->waiting: watched for readiness; left by it or by a cancel */
     AYA_STATE_DEFERRED,  /* in context->deferred: op.result holds; delivered by the next reap */
 } aya_state;
@@ -78,7 +78,7 @@ typedef enum aya_state {
 struct aya_request {
     aya_op op;
     aya_link link;            /* a list of the context's, by `state` */
-    aya_link shared;          /* a list that others lock: file->held, a backend's, context->posted */
+    aya_link shared;          /* a list with a lock: file->held, a backend's, context->posted */
     aya_context *context;     /* that runs it; set by aya_start() */
     /* Called once, in the context's thread, from aya_context_reap() and nowhere else; the result
      * is in op.result. The request may be freed or started again inside. */
@@ -135,8 +135,8 @@ unsigned aya_context_pending(const aya_context *context);
 bool aya_context_is_own(const aya_context *context);
 
 const char *aya_context_backend(const aya_context *context);
-/* aya_fork_generation() at its creation: in a child of a fork it can only be destroyed; all else does
- * nothing there. */
+/* aya_fork_generation() at its creation: in a child of a fork it can only be destroyed; all else
+ * does nothing there. */
 unsigned aya_context_generation(const aya_context *context);
 /* Requests served by each route since the context was made, aya_route as index. */
 const uint64_t *aya_context_routes(const aya_context *context);

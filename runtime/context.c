@@ -242,8 +242,8 @@ aya_context_queued(const aya_context *context)
            || !aya_link_empty(&context->queued[AYA_QUEUE_FALLBACK]);
 }
 
-/* In a child of a fork the context is the parent's: the memory of its ring is shared with it, and what
- * is reaped here would be lost there. */
+/* In a child of a fork the context is the parent's: the memory of its ring is shared with it,
+ * and what is reaped here would be lost there. */
 static bool
 is_the_parents(const aya_context *context)
 {
@@ -384,7 +384,8 @@ cancel_all(aya_link *list)
 static bool
 drain(aya_context *context)
 {
-    int64_t end = now_ms() + (aya_context_is_own(context) ? DESTROY_TIMEOUT_MS : DESTROY_ELSEWHERE_MS);
+    int64_t most = aya_context_is_own(context) ? DESTROY_TIMEOUT_MS : DESTROY_ELSEWHERE_MS;
+    int64_t end = now_ms() + most;
 
     while (context->pending > 0) {
         cancel_all(&context->held);

@@ -94,7 +94,7 @@ typedef enum aya_row {
     AYA_ROW_UNSUPPORTED, /* -ENOTSUP */
     AYA_ROW_OWN,         /* by its own row */
     AYA_ROW_ASKED,       /* by its own row where the running kernel has it: see asked() */
-    AYA_ROW_DIRECT,      /* by its own row for files opened past the page cache, else by the fallback */
+    AYA_ROW_DIRECT,      /* by its own row for files past the page cache, else the fallback */
     AYA_ROW_VIA,         /* by the fallback */
 } aya_row;
 
@@ -149,7 +149,7 @@ struct aya_context {
     const aya_backend *backend;
     void *state;                 /* backend's */
     void *fallback_state;        /* the pool's; the same as `state` where the pool is the backend */
-    int backend_descriptor;      /* watched for the backend's own completions, or -1; set by its open */
+    int backend_descriptor;      /* watched for the backend's completions, or -1; set by its open */
     int event_descriptor;        /* eventfd: something was posted */
     int poll_descriptor;         /* epoll: a WAITING request's file is ready */
     aya_config config;
@@ -165,7 +165,7 @@ struct aya_context {
     pthread_t thread;            /* that made it */
     unsigned generation;         /* aya_fork_generation() when it was made */
     uint64_t routes[AYA_ROUTE_COUNT];
-    uint64_t asked_known, asked_yes; /* bit an operation: the kernel was asked for an AYA_ROW_ASKED row */
+    uint64_t asked_known, asked_yes; /* a bit an operation: whether the kernel has its row */
 };
 
 /* -- request.c: the life cycle ----------------------------------------------------------------- */

@@ -431,8 +431,8 @@ aya_stream_withdraw(aya_stream *stream, size_t size)
     aya_stream_drop(stream);
 }
 
-/* What the built-in would have of the appended bytes in its own, smaller buffer: where it had to write
- * some out, its position has gone to the end of the file. */
+/* What the built-in would have of the appended bytes in its own, smaller buffer: where it had to
+ * write some out, its position has gone to the end of the file. */
 static void
 count_appended(aya_stream *stream, size_t size)
 {
@@ -567,8 +567,8 @@ set_read(aya_stream *stream, void *buf, size_t size)
     stream->front.grow = NULL;
 }
 
-/* How much the next transfer takes: little at first and behind a seek, more and more while one goes on
- * where the last one ended. */
+/* How much the next transfer takes: little at first and behind a seek, more and more while one
+ * goes on where the last one ended. */
 static size_t
 next_block(aya_stream *stream)
 {

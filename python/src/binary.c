@@ -1,5 +1,5 @@
-/* Commands of binary files: reading, writing and moving about in bytes. Step functions over the stream;
- * what an argument means stands at the maker of each command.
+/* Commands of binary files: reading, writing and moving about in bytes. Step functions over the
+ * stream; what an argument means stands at the maker of each command.
  */
 #include "binary.h"
 #include "module.h"
@@ -84,9 +84,10 @@ new_read(AsyncFile *file, const char *name, aya_step_function step)
     return operation;
 }
 
-/* -- read ------------------------------------------------------------------------------------------ */
+/* -- read -------------------------------------------------------------------------------------- */
 
-/* command: number[0] bytes wanted (-1: all), object the bytes being filled, done how many it has. */
+/* command: number[0] bytes wanted (-1: all), object the bytes being filled, done how many it
+ * has. */
 
 static int64_t
 first_room(Operation *operation)
@@ -192,7 +193,7 @@ aya_binary_read(AsyncFile *file, const char *name, int64_t size)
     return aya_command_begin(operation);
 }
 
-/* -- read1, peek ----------------------------------------------------------------------------------- */
+/* -- read1, peek ------------------------------------------------------------------------------- */
 
 /* command: number[0] most bytes (-1: a buffer full), number[1] whether they stay unread. */
 static aya_step
@@ -259,7 +260,7 @@ aya_binary_peek(AsyncFile *file)
     return aya_command_begin(operation);
 }
 
-/* -- lines ----------------------------------------------------------------------------------------- */
+/* -- lines ------------------------------------------------------------------------------------- */
 
 /* command: number[0] most bytes of a line (-1: no limit), memory the line's beginning from earlier
  * windows, done its length, size its room. */
@@ -411,7 +412,8 @@ aya_binary_next(AsyncFile *file)
     return begin_readline(file, "__anext__", -1, true);
 }
 
-/* As take_line(), and: object the list of lines, number[1] their hint, number[2] their length so far. */
+/* As take_line(), and: object the list of lines, number[1] their hint, number[2] their length so
+ * far. */
 
 static void
 undo_lines(Operation *operation)
@@ -471,7 +473,8 @@ step_readlines(Operation *operation)
         if (failed) {
             return AYA_STEP_FAILED;
         }
-        if (size == 0 || (command->number[1] > 0 && size > command->number[1] - command->number[2])) {
+        int64_t hint = command->number[1];
+        if (size == 0 || (hint > 0 && size > hint - command->number[2])) {
             break;
         }
         command->number[2] += size;
@@ -497,9 +500,10 @@ aya_binary_readlines(AsyncFile *file, int64_t hint)
     return aya_command_begin(operation);
 }
 
-/* -- readinto -------------------------------------------------------------------------------------- */
+/* -- readinto ---------------------------------------------------------------------------------- */
 
-/* command: memory-less; number[0] the address, size its length, number[1] whether one transfer will do. */
+/* command: memory-less; number[0] the address, size its length, number[1] whether one transfer
+ * will do. */
 
 static void
 give_up_into(Operation *operation)
@@ -570,7 +574,7 @@ aya_binary_readinto(AsyncFile *file, PyObject *buffer, bool once)
     return aya_command_begin(operation);
 }
 
-/* -- write ----------------------------------------------------------------------------------------- */
+/* -- write ------------------------------------------------------------------------------------- */
 
 /* command: number[0] the address, size its length, number[2] bytes of earlier items. */
 
@@ -657,7 +661,8 @@ aya_binary_write(AsyncFile *file, PyObject *data)
     return aya_command_begin(operation);
 }
 
-/* As step_write(), and: object the iterator, phase 1 while an item is being written, 2 behind the last. */
+/* As step_write(), and: object the iterator, phase 1 while an item is being written, 2 behind
+ * the last. */
 static aya_step
 step_writelines(Operation *operation)
 {
@@ -715,7 +720,7 @@ aya_binary_writelines(AsyncFile *file, PyObject *lines)
     return aya_command_begin(operation);
 }
 
-/* -- position, flush ------------------------------------------------------------------------------- */
+/* -- position, flush --------------------------------------------------------------------------- */
 
 static aya_step
 step_seek(Operation *operation)

@@ -1,4 +1,5 @@
-/* Commands of binary files; each function gives an Operation. Implemented in binary.c, called by file.c. */
+/* Commands of binary files; each function gives an Operation. Implemented in binary.c, called by
+ * file.c. */
 #ifndef AYA_BINARY_H
 #define AYA_BINARY_H
 

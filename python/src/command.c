@@ -1,8 +1,9 @@
-/* Commands: operations that use a file's stream, one at a time, in the order in which they were made.
+/* Commands: operations that use a file's stream, one at a time, in the order in which they were
+ * made.
  *
- * The head of a core's queue is the command that runs. Its step function is called until it says that it
- * is done; in between it waits for the stream's wake(). A command whose waiter has gone stays at the
- * head until nothing of it is in flight.
+ * The head of a core's queue is the command that runs. Its step function is called until it says
+ * that it is done; in between it waits for the stream's wake(). A command whose waiter has gone
+ * stays at the head until nothing of it is in flight.
  */
 #include "file.h"
 #include "loop.h"
@@ -105,7 +106,7 @@ run(aya_core *core, Operation *operation)
     return true;
 }
 
-/* -- the queue ------------------------------------------------------------------------------------- */
+/* -- the queue --------------------------------------------------------------------------------- */
 
 static void
 append(aya_core *core, Operation *operation)

@@ -16,7 +16,7 @@
 #define Py_READONLY READONLY
 #endif
 
-/* -- checks ---------------------------------------------------------------------------------------- */
+/* -- checks ------------------------------------------------------------------------------------ */
 
 int
 aya_file_check(AsyncFile *file)
@@ -84,7 +84,7 @@ check_not_closed(AsyncFile *file)
     return file->core == NULL || file->core->state == AYA_CORE_CLOSED ? aya_file_check(file) : 0;
 }
 
-/* -- reading --------------------------------------------------------------------------------------- */
+/* -- reading ----------------------------------------------------------------------------------- */
 
 /* No size: what size_argument() gives with an exception set. */
 #define NO_SIZE INT64_MIN
@@ -264,7 +264,7 @@ file_chunk(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kw
     return chunks;
 }
 
-/* -- writing --------------------------------------------------------------------------------------- */
+/* -- writing ----------------------------------------------------------------------------------- */
 
 static PyObject *
 file_write(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -313,7 +313,7 @@ file_fdatasync(PyObject *self, PyObject *unused)
     return aya_operation_begin(operation);
 }
 
-/* -- position -------------------------------------------------------------------------------------- */
+/* -- position ---------------------------------------------------------------------------------- */
 
 static PyObject *
 file_seek(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -358,7 +358,7 @@ file_truncate(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject 
     return file->text != NULL ? aya_text_truncate(file, size) : aya_binary_truncate(file, size);
 }
 
-/* -- open and close -------------------------------------------------------------------------------- */
+/* -- open and close ---------------------------------------------------------------------------- */
 
 static PyObject *
 file_close(PyObject *self, PyObject *unused)
@@ -428,7 +428,7 @@ file_new(PyTypeObject *type, PyObject *args, PyObject *kwargs)
     return file;
 }
 
-/* -- views ----------------------------------------------------------------------------------------- */
+/* -- views ------------------------------------------------------------------------------------- */
 
 /* The mode of the binary file beneath a text file, as the built-in shows it. */
 static PyObject *
@@ -489,7 +489,7 @@ get_raw(PyObject *self, void *closure)
 
     (void)closure;
     if (file->text != NULL || file->raw) {
-        PyErr_SetString(PyExc_AttributeError, "only a buffered binary file has the attribute 'raw'");
+        PyErr_SetString(PyExc_AttributeError, "only a buffered binary file has 'raw'");
         return NULL;
     }
     if (file->core == NULL) {
@@ -546,7 +546,7 @@ file_detach(PyObject *self, PyObject *unused)
     return operation == NULL ? NULL : aya_command_begin(operation);
 }
 
-/* -- attributes that answer at once ---------------------------------------------------------------- */
+/* -- attributes that answer at once ------------------------------------------------------------ */
 
 static PyObject *
 file_readable(PyObject *self, PyObject *unused)
@@ -674,7 +674,7 @@ file_repr(PyObject *self)
                                 file->core->closing ? "closed" : states[file->core->state]);
 }
 
-/* -- life ------------------------------------------------------------------------------------------ */
+/* -- life -------------------------------------------------------------------------------------- */
 
 static int
 file_traverse(PyObject *self, visitproc visit, void *arg)
@@ -744,39 +744,42 @@ static PyMethodDef file_methods[] = {
      PyDoc_STR("Open a file; the same as ayafileio.open().")},
     {"read", FAST(file_read),
      PyDoc_STR("read($self, /, size=-1)\n--\n\n"
-               "Read up to size bytes (text: characters); -1 or None reads to the end of the file.\n"
-               "Fewer only at the end of the file, where the result is empty. After a cancel what\n"
-               "was read goes to the next read.")},
+               "Read up to size bytes (text: characters); -1 or None reads to the end of\n"
+               "the file. Fewer only at the end of the file, where the result is empty.\n"
+               "After a cancel what was read goes to the next read.")},
     {"readline", FAST(file_readline),
      PyDoc_STR("readline($self, /, size=-1)\n--\n\n"
                "Read one line, its end included; at most size bytes (text: characters).")},
     {"readlines", FAST(file_readlines),
      PyDoc_STR("readlines($self, /, hint=-1)\n--\n\n"
-               "Read lines as a list, to the end of the file or until they are longer than hint.")},
+               "Read lines as a list, to the end of the file or until they are longer than\n"
+               "hint.")},
     {"readall", file_readall, METH_NOARGS,
      PyDoc_STR("readall($self, /)\n--\n\nRead to the end of the file.")},
     {"readinto", FAST(file_readinto),
      PyDoc_STR("readinto($self, /, buf)\n--\n\n"
-               "Fill a writable buffer and return the number of bytes; fewer than it holds only at\n"
-               "the end of the file. After a cancel the buffer is the caller's when CancelledError\n"
-               "arrives.")},
+               "Fill a writable buffer and return the number of bytes; fewer than it holds\n"
+               "only at the end of the file. After a cancel the buffer is the caller's\n"
+               "when CancelledError arrives.")},
     {"readinto1", file_readinto1, METH_O,
      PyDoc_STR("readinto1($self, buf, /)\n--\n\nLike readinto(), by at most one transfer.")},
     {"read1", FAST(file_read1),
      PyDoc_STR("read1($self, /, size=-1)\n--\n\n"
-               "Read up to size bytes by at most one transfer; -1: as many as the buffer holds.")},
+               "Read up to size bytes by at most one transfer; -1: as many as the buffer\n"
+               "holds.")},
     {"peek", (PyCFunction)(void (*)(void))file_peek, METH_FASTCALL,
      PyDoc_STR("peek($self, size=0, /)\n--\n\n"
                "Return buffered bytes without moving on, by at most one transfer.")},
     {"chunk", FAST(file_chunk),
      PyDoc_STR("chunk($self, /, chunk_size, *, buf=None)\n--\n\n"
-               "Iterate (async for) over the rest of the file by pieces of chunk_size bytes. Each is\n"
-               "a memoryview of one buffer, which the next step overwrites: buf, or a new one.")},
+               "Iterate (async for) over the rest of the file by pieces of chunk_size\n"
+               "bytes. Each is a memoryview of one buffer, which the next step overwrites:\n"
+               "buf, or a new one.")},
     {"write", FAST(file_write),
      PyDoc_STR("write($self, /, data)\n--\n\n"
-               "Write all of data and return its length in bytes (text: characters). It may stay in\n"
-               "the buffer until flush() or close(). A write that was made is done: a cancel ends\n"
-               "only the wait for it.")},
+               "Write all of data and return its length in bytes (text: characters). It\n"
+               "may stay in the buffer until flush() or close(). A write that was made is\n"
+               "done: a cancel ends only the wait for it.")},
     {"writelines", FAST(file_writelines),
      PyDoc_STR("writelines($self, /, lines)\n--\n\nWrite each item of an iterable.")},
     {"flush", file_flush, METH_NOARGS,
@@ -787,26 +790,28 @@ static PyMethodDef file_methods[] = {
                "Make what was written durable, without what is not needed to read it back.")},
     {"seek", FAST(file_seek),
      PyDoc_STR("seek($self, /, offset, whence=0)\n--\n\n"
-               "Move to offset from the start (0), the position (1) or the end (2) of the file and\n"
-               "return the new position. Text: offset is 0 or what tell() gave.")},
+               "Move to offset from the start (0), the position (1) or the end (2) of the\n"
+               "file and return the new position. Text: offset is 0 or what tell() gave.")},
     {"tell", file_tell, METH_NOARGS,
      PyDoc_STR("tell($self, /)\n--\n\nReturn the position; in text files an opaque number.")},
     {"truncate", FAST(file_truncate),
      PyDoc_STR("truncate($self, /, size=None)\n--\n\n"
-               "Make the file size bytes long (None: end it at the position) and return size. The\n"
-               "position stays.")},
+               "Make the file size bytes long (None: end it at the position) and return\n"
+               "size. The position stays.")},
     {"close", file_close, METH_NOARGS,
      PyDoc_STR("close($self, /)\n--\n\n"
-               "Wait for what is in flight, write out what is buffered, and give the descriptor back,\n"
-               "in any case. Raises what was not reported yet; TimeoutError after close_timeout_ms.")},
+               "Wait for what is in flight, write out what is buffered, and give the\n"
+               "descriptor back, in any case. Raises what was not reported yet;\n"
+               "TimeoutError after close_timeout_ms.")},
     {"detach", file_detach, METH_NOARGS,
      PyDoc_STR("detach($self, /)\n--\n\n"
-               "Flush, and return the binary file beneath a text file (the raw one beneath a binary\n"
-               "file); this object can no longer be used.")},
+               "Flush, and return the binary file beneath a text file (the raw one beneath\n"
+               "a binary file); this object can no longer be used.")},
     {"reconfigure", FAST(file_reconfigure),
      PyDoc_STR("reconfigure($self, /, *, encoding=None, errors=None, newline=None,\n"
                "            line_buffering=None, write_through=None)\n--\n\n"
-               "Change how a text file is read and written, as io.TextIOWrapper.reconfigure().")},
+               "Change how a text file is read and written, as\n"
+               "io.TextIOWrapper.reconfigure().")},
     {"readable", file_readable, METH_NOARGS, PyDoc_STR("Whether the file was opened to read.")},
     {"writable", file_writable, METH_NOARGS, PyDoc_STR("Whether the file was opened to write.")},
     {"seekable", file_seekable, METH_NOARGS, PyDoc_STR("Whether the file has a position.")},

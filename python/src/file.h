@@ -1,7 +1,8 @@
 /* AsyncFile, and the core that its views share.
  *
- * A core is one open file: the stream, the queue of commands, and whether it is open. AsyncFile objects
- * are views of a core: the text file, the binary file beneath it (`buffer`), the raw one (`raw`).
+ * A core is one open file: the stream, the queue of commands, and whether it is open. AsyncFile
+ * objects are views of a core: the text file, the binary file beneath it (`buffer`), the raw one
+ * (`raw`).
  */
 #ifndef AYA_FILE_H
 #define AYA_FILE_H
@@ -38,7 +39,7 @@ struct aya_core {
     Operation *head, *tail;   /* the queue; head is the one that runs */
     Operation *last_read;     /* whose result ends at the position; borrowed, for undo */
     PyObject *open_error;     /* exception */
-    PyObject *late_error;     /* of a command whose waiter had gone: raised by the next flush or close */
+    PyObject *late_error;     /* of a command that nobody waited for: for the next flush or close */
     PyObject *path;           /* as given */
     PyObject *path_bytes;     /* encoded for the system; NULL for a descriptor */
     PyObject *opener;         /* or NULL */

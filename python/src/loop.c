@@ -1,16 +1,18 @@
 /* LoopState: the meeting of an event loop and a context. Runs in the loop's thread with the GIL.
  *
- * The loop watches the context's descriptors; one callback reaps and delivers. Delivery runs tasks
- * directly, each in its own context (contextvars), until the turn's budget is used; what is left comes
- * in the loop's next turn.
+ * The loop watches the context's descriptors; one callback reaps and delivers. Delivery runs
+ * tasks directly, each in its own context (contextvars), until the turn's budget is used; what
+ * is left comes in the loop's next turn.
  */
 #include "loop.h"
 
 #include <time.h>
 
-/* The longest that one turn of the loop is held by operations that finish inline or are delivered. */
+/* The longest that one turn of the loop is held by operations that finish inline or are
+ * delivered. */
 #define TURN_BUDGET_NS 500000
-/* Operations of one callback that never park: else ten thousand tasks with one read each all would. */
+/* Operations of one callback that never park: else ten thousand tasks with one read each all
+ * would. */
 #define EXEMPT 2
 /* As many started operations are handed over at once: a whole turn's would leave the disk idle. */
 #define SUBMIT_AT 8
@@ -45,7 +47,7 @@ aya_running_loop(aya_module *module)
     return loop;
 }
 
-/* -- callbacks ------------------------------------------------------------------------------------- */
+/* -- callbacks --------------------------------------------------------------------------------- */
 
 static PyObject *
 method_of(LoopState *state, PyMethodDef *definition)
@@ -201,7 +203,7 @@ on_readable(PyObject *self, PyObject *unused)
 
 static PyMethodDef readable_definition = {"_ayafileio_readable", on_readable, METH_NOARGS, NULL};
 
-/* -- use ------------------------------------------------------------------------------------------- */
+/* -- use --------------------------------------------------------------------------------------- */
 
 int
 aya_loop_started(LoopState *state, PyObject *loop)
@@ -231,8 +233,10 @@ aya_loop_ready(LoopState *state, Operation *operation)
         state->ready_tail->next_ready = operation;
     }
     state->ready_tail = operation;
-    return state->context == NULL || state->delivering || state->reaping ? 0
-                                                                          : schedule_delivery(state);
+    if (state->context == NULL || state->delivering || state->reaping) {
+        return 0;
+    }
+    return schedule_delivery(state);
 }
 
 /* A number that differs from one callback of the loop to the next. */
@@ -284,7 +288,7 @@ is_state_of(LoopState *state, aya_module *module, PyObject *loop)
 #endif
 }
 
-/* -- life ------------------------------------------------------------------------------------------ */
+/* -- life -------------------------------------------------------------------------------------- */
 
 static int
 watch(LoopState *state, PyObject *loop, bool add)
@@ -297,8 +301,9 @@ watch(LoopState *state, PyObject *loop, bool add)
         if (add && callback == NULL) {
             return -1;
         }
-        PyObject *done = add ? PyObject_CallMethod(loop, "add_reader", "iO", descriptors[i], callback)
-                             : PyObject_CallMethod(loop, "remove_reader", "i", descriptors[i]);
+        PyObject *done =
+            add ? PyObject_CallMethod(loop, "add_reader", "iO", descriptors[i], callback)
+                : PyObject_CallMethod(loop, "remove_reader", "i", descriptors[i]);
         Py_XDECREF(callback);
         if (done == NULL) {
             return -1;
@@ -445,8 +450,8 @@ is_over(LoopState *state)
 int
 aya_loops_sweep(aya_module *module)
 {
-    /* is_closed() lets other threads run, and what a context delivers at its end is anybody's code: the
-     * state at hand is held, and the next one is looked up only afterwards. */
+    /* is_closed() lets other threads run, and what a context delivers at its end is anybody's
+     * code: the state at hand is held, and the next one is looked up only afterwards. */
     LoopState *state = module->loops;
 
     Py_XINCREF(state);
@@ -482,7 +487,8 @@ aya_loops_end(aya_module *module)
 }
 
 void
-aya_loops_stats(PyObject *module, uint64_t routes[AYA_ROUTE_COUNT], size_t *contexts, size_t *pending)
+aya_loops_stats(PyObject *module, uint64_t routes[AYA_ROUTE_COUNT], size_t *contexts,
+                size_t *pending)
 {
     aya_module *state = aya_module_state(module);
 

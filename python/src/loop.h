@@ -1,6 +1,6 @@
 /* One event loop's side of the library: its context, and what is to be delivered to its tasks.
- * Owned by the loop (through the readers it registers there) and by the loop's unfinished operations;
- * it goes with the last of them, and its context with it.
+ * Owned by the loop (through the readers it registers there) and by the loop's unfinished
+ * operations; it goes with the last of them, and its context with it.
  */
 #ifndef AYA_LOOP_H
 #define AYA_LOOP_H
@@ -10,7 +10,7 @@
 struct LoopState {
     PyObject_HEAD
     aya_module *module;
-    PyObject *loop;            /* borrowed: whoever owns the state owns the loop or is owned by it */
+    PyObject *loop;            /* borrowed: who owns the state owns the loop or is owned by it */
     PyObject *loop_ref;        /* weak: tells whether `loop` is still that loop */
     aya_context *context;      /* NULL: released */
     Operation *ready_head, *ready_tail; /* finished, to be delivered; owned */
@@ -37,8 +37,8 @@ int aya_loop_ready(LoopState *state, Operation *operation);
 /* Whether an operation that finished inline must park: the turn's budget is spent. */
 bool aya_loop_must_park(LoopState *state);
 
-/* Makes what is ready visible and calls its callbacks; operation.c. 0, or -1 when an exception must end
- * the loop (KeyboardInterrupt, SystemExit). */
+/* Makes what is ready visible and calls its callbacks; operation.c. 0, or -1 when an exception
+ * must end the loop (KeyboardInterrupt, SystemExit). */
 int aya_operation_deliver(Operation *operation);
 
 /* For stats(). */

@@ -8,7 +8,7 @@
 
 #include <string.h>
 
-/* -- state ----------------------------------------------------------------------------------------- */
+/* -- state ------------------------------------------------------------------------------------- */
 
 aya_module *
 aya_module_state(PyObject *module)
@@ -27,7 +27,8 @@ static struct PyModuleDef module_definition;
 aya_module *
 aya_module_of_type(PyTypeObject *type)
 {
-    /* Most are our own type; a subclass made in Python has no module of ours but a base that has. */
+    /* Most are our own type; a subclass made in Python has no module of ours but a base that
+     * has. */
     for (; type != NULL; type = type->tp_base) {
         PyObject *module = type->tp_flags & Py_TPFLAGS_HEAPTYPE
                                ? ((PyHeapTypeObject *)type)->ht_module
@@ -58,7 +59,7 @@ aya_raise(aya_module *module, int64_t error, PyObject *path)
     }
 }
 
-/* -- functions ------------------------------------------------------------------------------------- */
+/* -- functions --------------------------------------------------------------------------------- */
 
 static PyObject *
 module_open(PyObject *module, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
@@ -99,7 +100,7 @@ static PyMethodDef module_functions[] = {
                "Open a file and return it: use it by `async with`, by `await`, or directly.\n\n"
                "The arguments are those of the built-in open(), but for the default mode and the\n"
                "order; auto_flush=True makes leaving the `async with` block durable (fsync).\n"
-               "ValueError, TypeError and LookupError of mode, path and encoding come at the call,\n"
+               "ValueError, TypeError and LookupError of the arguments come at the call,\n"
                "OSError by the await.")},
     {"wrap", module_wrap, METH_VARARGS,
      PyDoc_STR("wrap($module, fd, mode, owns_fd, name, /)\n--\n\n"
@@ -110,7 +111,7 @@ static PyMethodDef module_functions[] = {
     {NULL, NULL, 0, NULL},
 };
 
-/* -- making ---------------------------------------------------------------------------------------- */
+/* -- making ------------------------------------------------------------------------------------ */
 
 static PyObject *
 attribute_of(const char *module_name, const char *name)

@@ -30,7 +30,8 @@ aya_module *aya_module_state(PyObject *module);
 aya_module *aya_module_of_type(PyTypeObject *type);
 const aya_config *aya_module_config(PyObject *module);
 
-/* Raises OSError for -errno (or io.UnsupportedOperation for -ENOTSUP), with `path` where not NULL. */
+/* Raises OSError for -errno (or io.UnsupportedOperation for -ENOTSUP), with `path` where not
+ * NULL. */
 void aya_raise(aya_module *module, int64_t error, PyObject *path);
 
 #endif

@@ -1,5 +1,5 @@
-/* Opening, closing and the life of a core. An open is the first command of a core's queue: commands made
- * before it has ended wait behind it.
+/* Opening, closing and the life of a core. An open is the first command of a core's queue:
+ * commands made before it has ended wait behind it.
  */
 #include "core.h"
 #include "loop.h"
@@ -9,7 +9,8 @@
 #include <structmember.h>
 #include <unistd.h>
 
-/* The buffer of pipes and devices, as the built-in open() chooses it: errors of a device come soon. */
+/* The buffer of pipes and devices, as the built-in open() chooses it: errors of a device come
+ * soon. */
 #define SPECIAL_BUFFER 4096
 /* Bounds of a shared stream's buffer, likewise. */
 #if PY_VERSION_HEX >= 0x030E0000
@@ -19,7 +20,7 @@
 #define SHARED_LEAST 8192
 #endif
 
-/* -- the core -------------------------------------------------------------------------------------- */
+/* -- the core ---------------------------------------------------------------------------------- */
 
 static void
 on_wake(aya_stream *stream)
@@ -72,8 +73,8 @@ core_free(aya_core *core)
     PyMem_Free(core);
 }
 
-/* Waits for what the system still does with the stream's memory, where no loop runs to be told. False:
- * another thread's loop has it. */
+/* Waits for what the system still does with the stream's memory, where no loop runs to be told.
+ * False: another thread's loop has it. */
 static bool
 wait_for_stream(aya_stream *stream)
 {
@@ -126,7 +127,8 @@ view_of(aya_core *core)
     return file;
 }
 
-/* The last reference is gone and the file is open: a loop that runs closes it, else blocking calls. */
+/* The last reference is gone and the file is open: a loop that runs closes it, else blocking
+ * calls. */
 static void
 close_dropped(aya_core *core)
 {
@@ -205,7 +207,7 @@ aya_core_check(aya_core *core)
     }
 }
 
-/* -- the open command ------------------------------------------------------------------------------ */
+/* -- the open command -------------------------------------------------------------------------- */
 
 static int
 system_flags(const aya_core *core)
@@ -287,8 +289,8 @@ take_opener(Operation *operation)
 
 enum { PHASE_HANDLE, PHASE_OPENER, PHASE_LEARN, PHASE_LAST };
 
-/* Gets the handle: 0 when operation->command.number[0] is it, AYA_PENDING, -errno, or -EILSEQ with an
- * exception set. */
+/* Gets the handle: 0 when operation->command.number[0] is it, AYA_PENDING, -errno, or -EILSEQ
+ * with an exception set. */
 static int64_t
 find_handle(Operation *operation)
 {
@@ -328,7 +330,8 @@ find_handle(Operation *operation)
     }
     operation->command.number[0] = handle;
     bool known = core->path_bytes != NULL && core->opener == NULL;
-    operation->command.phase = known || aya_file_known((aya_handle)handle) ? PHASE_LAST : PHASE_LEARN;
+    known = known || aya_file_known((aya_handle)handle);
+    operation->command.phase = known ? PHASE_LAST : PHASE_LEARN;
     return 0;
 }
 
@@ -496,7 +499,7 @@ aya_core_open(aya_core *core, AsyncFile *file)
     return 0;
 }
 
-/* -- waiting for the open -------------------------------------------------------------------------- */
+/* -- waiting for the open ---------------------------------------------------------------------- */
 
 static aya_step
 step_opened(Operation *operation)
@@ -533,7 +536,7 @@ aya_file_opened(AsyncFile *file)
     return aya_command_begin(operation);
 }
 
-/* -- close ----------------------------------------------------------------------------------------- */
+/* -- close ------------------------------------------------------------------------------------- */
 
 static void
 stop_timer(Operation *operation)
@@ -637,8 +640,8 @@ step_close(Operation *operation)
                                                                  : result, false);
 }
 
-/* The time is over: the waiter gets a TimeoutError, what is queued is ended, and what the system holds is
- * cancelled; the descriptor goes back when it has let go. */
+/* The time is over: the waiter gets a TimeoutError, what is queued is ended, and what the system
+ * holds is cancelled; the descriptor goes back when it has let go. */
 static PyObject *
 on_timeout(PyObject *self, PyObject *unused)
 {
@@ -727,7 +730,7 @@ aya_file_close(AsyncFile *file, bool leaving_block)
     return begun;
 }
 
-/* -- open() ---------------------------------------------------------------------------------------- */
+/* -- open() ------------------------------------------------------------------------------------ */
 
 static int
 mode_error(const char *message)

@@ -1,5 +1,5 @@
-/* Operation: a Future and a Coroutine at once, started when it is made. Here: the object and how it ends;
- * how requests begin stands in request_glue.c, how commands run in command.c.
+/* Operation: a Future and a Coroutine at once, started when it is made. Here: the object and how
+ * it ends; how requests begin stands in request_glue.c, how commands run in command.c.
  */
 #include "file.h"
 #include "loop.h"
@@ -11,7 +11,7 @@
 #define Py_T_STRING T_STRING
 #endif
 
-/* -- outcome --------------------------------------------------------------------------------------- */
+/* -- outcome ----------------------------------------------------------------------------------- */
 
 static void
 set_outcome(Operation *operation, uint8_t state, PyObject *result)
@@ -115,7 +115,7 @@ aya_operation_ended_inline(Operation *operation)
     schedule(operation);
 }
 
-/* -- memory -------------------------------------------------------------------------------------- */
+/* -- memory ------------------------------------------------------------------------------------ */
 
 /* Operations come and go by the million: some are kept for the next ones. Not where the checkers of
  * memory must see each, nor where threads would have to share the list. */
@@ -214,7 +214,7 @@ aya_operation_finished(AsyncFile *file, const char *name, PyObject *value)
     return (PyObject *)operation;
 }
 
-/* -- callbacks ------------------------------------------------------------------------------------- */
+/* -- callbacks --------------------------------------------------------------------------------- */
 
 static void
 report(Operation *operation, const char *message, PyObject *error)
@@ -355,9 +355,9 @@ remove_done_callback(PyObject *self, PyObject *callback)
     if (kept == NULL) {
         return NULL;
     }
-    for (Py_ssize_t i = 0; operation->callbacks != NULL && i < PyList_GET_SIZE(operation->callbacks);
-         i++) {
-        PyObject *pair = PyList_GET_ITEM(operation->callbacks, i);
+    PyObject *further = operation->callbacks;
+    for (Py_ssize_t i = 0; further != NULL && i < PyList_GET_SIZE(further); i++) {
+        PyObject *pair = PyList_GET_ITEM(further, i);
         int same = PyObject_RichCompareBool(PyTuple_GET_ITEM(pair, 0), callback, Py_EQ);
         if (same < 0 || (same == 0 && PyList_Append(kept, pair) < 0)) {
             Py_DECREF(kept);
@@ -390,7 +390,7 @@ remove_done_callback(PyObject *self, PyObject *callback)
     return PyLong_FromSsize_t(removed);
 }
 
-/* -- as a Future ----------------------------------------------------------------------------------- */
+/* -- as a Future ------------------------------------------------------------------------------- */
 
 static bool
 is_done(const Operation *operation)
@@ -578,7 +578,7 @@ operation_make_cancelled_error(PyObject *self, PyObject *unused)
     return make_cancelled_error((Operation *)self);
 }
 
-/* -- as a Coroutine -------------------------------------------------------------------------------- */
+/* -- as a Coroutine ---------------------------------------------------------------------------- */
 
 /* Binds an unbound Operation to the running loop and starts it. */
 static int
@@ -764,7 +764,7 @@ operation_close(PyObject *self, PyObject *unused)
     Py_RETURN_NONE;
 }
 
-/* -- attributes ------------------------------------------------------------------------------------ */
+/* -- attributes -------------------------------------------------------------------------------- */
 
 static PyObject *
 get_blocking(PyObject *self, void *closure)
@@ -847,7 +847,7 @@ operation_repr(PyObject *self)
     return PyUnicode_FromFormat("<Operation %s %s>", operation->name, states[operation->state]);
 }
 
-/* -- life ------------------------------------------------------------------------------------------ */
+/* -- life -------------------------------------------------------------------------------------- */
 
 static int
 operation_traverse(PyObject *self, visitproc visit, void *arg)
@@ -965,9 +965,10 @@ static PyGetSetDef operation_attributes[] = {
 
 PyDoc_STRVAR(operation_doc,
              "What every method of a file returns: an awaitable that has begun already.\n\n"
-             "It is a future to asyncio (add_done_callback, result, exception, cancel, done) and a\n"
-             "coroutine (send, throw, close), so await, gather, create_task, TaskGroup, wait_for,\n"
-             "shield, as_completed, run_coroutine_threadsafe and asyncio.run take it.");
+             "It is a future to asyncio (add_done_callback, result, exception, cancel,\n"
+             "done) and a coroutine (send, throw, close), so await, gather, create_task,\n"
+             "TaskGroup, wait_for, shield, as_completed, run_coroutine_threadsafe and\n"
+             "asyncio.run take it.");
 
 static PyType_Slot operation_slots[] = {
     {Py_tp_doc, (void *)operation_doc},

@@ -1,11 +1,13 @@
 /* The awaitable of every method: Operation, and what its makers call.
  *
- * An Operation is one of two kinds. A *request* is one libaya operation of its own (read_at, fsync, …):
- * generated wrappers fill request.op and call aya_operation_begin(). A *command* uses the file's stream
- * (read, write, seek, …): commands of a file run one at a time in the order of their making; a command is
- * a step function, called again each time what it waited for has ended.
+ * An Operation is one of two kinds. A *request* is one libaya operation of its own (read_at,
+ * fsync, …): generated wrappers fill request.op and call aya_operation_begin(). A *command* uses
+ * the file's stream (read, write, seek, …): commands of a file run one at a time in the order of
+ * their making; a command is a step function, called again each time what it waited for has
+ * ended.
  *
- * All functions need the GIL (or an attached thread state); -1 and NULL mean that an exception is set.
+ * All functions need the GIL (or an attached thread state); -1 and NULL mean that an exception
+ * is set.
  */
 #ifndef AYA_OPERATION_H
 #define AYA_OPERATION_H
@@ -32,9 +34,9 @@ typedef aya_step (*aya_step_function)(Operation *operation);
 /* What a cancel does to a command that has begun. */
 typedef enum aya_command_cancel {
     AYA_COMMAND_ABORT,      /* reads: what is in flight is cancelled; the waiter goes at once */
-    AYA_COMMAND_ABORT_WAIT, /* readinto: the same, but the waiter goes when the buffer is the caller's */
-    AYA_COMMAND_GO_ON,      /* writes, flush, truncate, close: the waiter goes, the command runs on */
-    AYA_COMMAND_GO_ON_WAIT, /* a write of a mutable buffer: it runs on, and the waiter waits for it */
+    AYA_COMMAND_ABORT_WAIT, /* readinto: the waiter goes when the buffer is the caller's */
+    AYA_COMMAND_GO_ON,      /* writes, flush, close: the waiter goes, the command runs on */
+    AYA_COMMAND_GO_ON_WAIT, /* a write of a mutable buffer: its waiter waits for the end */
 } aya_command_cancel;
 
 typedef enum aya_operation_state {
@@ -55,10 +57,11 @@ typedef struct aya_command {
     void *memory;             /* freed by PyMem_Free() with the Operation */
     PyObject *object;         /* owned */
     PyObject *extra;          /* owned */
-    /* Called when the result is thrown away before it was delivered, so that the next read gets it. */
+    /* Called when the result is thrown away before it was delivered, so that the next read gets
+     * it. */
     void (*undo)(Operation *operation);
-    /* Called when the command was given up before its end and nothing of it is in flight any more: puts
-     * back what it had taken so far. */
+    /* Called when the command was given up before its end and nothing of it is in flight any
+     * more: puts back what it had taken so far. */
     void (*give_up)(Operation *operation);
     uint8_t cancel;           /* aya_command_cancel */
     uint8_t phase;            /* free for the step function; 0 at first */
@@ -98,7 +101,7 @@ struct Operation {
     };
 };
 
-/* -- for generated wrappers ----------------------------------------------------------------------- */
+/* -- for generated wrappers -------------------------------------------------------------------- */
 
 typedef struct aya_signature {
     const char *function;
@@ -106,7 +109,8 @@ typedef struct aya_signature {
     int count, required;
 } aya_signature;
 
-/* Sorts arguments into values[count]; those not given stay NULL. TypeError as for a Python function. */
+/* Sorts arguments into values[count]; those not given stay NULL. TypeError as for a Python
+ * function. */
 int aya_parse_arguments(const aya_signature *signature, PyObject *const *args, Py_ssize_t nargs,
                         PyObject *kwnames, PyObject **values);
 
@@ -121,8 +125,9 @@ aya_operation_op(Operation *operation)
 aya_file *aya_operation_file(Operation *operation);
 /* Starts it: steals the reference and returns it, finished or not. */
 PyObject *aya_operation_begin(Operation *operation);
-/* The set exception becomes the Operation's: it is raised by the await, not by the call. Steals the
- * reference and returns it; NULL with the exception left where it is none for an await (MemoryError). */
+/* The set exception becomes the Operation's: it is raised by the await, not by the call. Steals
+ * the reference and returns it; NULL with the exception left where it is none for an await
+ * (MemoryError). */
 PyObject *aya_operation_refused(Operation *operation);
 
 /* Converters. What must live until the end is held by the Operation. `name` stands in the error. */
@@ -144,7 +149,7 @@ int aya_take_spans(Operation *operation, PyObject *value, const char *name, aya_
 int aya_take_pairs(Operation *operation, PyObject *value, const char *name, aya_span **out,
                    size_t *size);
 
-/* -- for handwritten makers ----------------------------------------------------------------------- */
+/* -- for handwritten makers -------------------------------------------------------------------- */
 
 /* A new command on the file's stream; bound to the running loop. */
 Operation *aya_command_new(AsyncFile *file, const char *name, aya_step_function step,
@@ -152,24 +157,28 @@ Operation *aya_command_new(AsyncFile *file, const char *name, aya_step_function 
 /* Runs or queues it: steals the reference and returns it. */
 PyObject *aya_command_begin(Operation *operation);
 
-/* An Operation that has its result already: steals `value`; with NULL the set exception is its result. */
+/* An Operation that has its result already: steals `value`; with NULL the set exception is its
+ * result. */
 PyObject *aya_operation_finished(AsyncFile *file, const char *name, PyObject *value);
 
 /* Keeps `object` (stolen) until the operation has ended. */
 int aya_operation_hold(Operation *operation, PyObject *object);
 
-/* Sets an OSError for -errno, with the file's name where there is one. Always returns AYA_STEP_FAILED. */
+/* Sets an OSError for -errno, with the file's name where there is one. Always returns
+ * AYA_STEP_FAILED. */
 aya_step aya_step_error(Operation *operation, int64_t error);
 
-/* A step function that has held the loop for its share of a turn returns this: it is called again in a
- * later turn (or earlier, as after any wait). */
+/* A step function that has held the loop for its share of a turn returns this: it is called
+ * again in a later turn (or earlier, as after any wait). */
 aya_step aya_step_later(Operation *operation);
 
-/* Readable memory of `value`, held by the operation; *mutable tells whether it may change under us. */
+/* Readable memory of `value`, held by the operation; *mutable tells whether it may change under
+ * us. */
 int aya_operation_view(Operation *operation, PyObject *value, const void **data, size_t *size,
                        bool *is_mutable);
 
-/* The outcome of a request or a command: steals `value`; with NULL the set exception is the outcome. */
+/* The outcome of a request or a command: steals `value`; with NULL the set exception is the
+ * outcome. */
 void aya_operation_end(Operation *operation, PyObject *value);
 /* It ended inside its own call: parks it where the turn's budget is spent. */
 void aya_operation_ended_inline(Operation *operation);
@@ -182,8 +191,10 @@ aya_operation_wanted(const Operation *operation)
     return operation->state == AYA_PENDING_STATE;
 }
 /* A new one, bound to the running loop if there is one. */
-Operation *aya_operation_new(aya_module *module, AsyncFile *file, const char *name, bool is_command);
-/* Raises what kept the file from being opened, or ValueError for a closed one; 0 when it may be used. */
+Operation *aya_operation_new(aya_module *module, AsyncFile *file, const char *name,
+                             bool is_command);
+/* Raises what kept the file from being opened, or ValueError for a closed one; 0 when it may be
+ * used. */
 int aya_core_check(aya_core *core);
 
 /* command.c: */

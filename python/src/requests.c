@@ -1,5 +1,5 @@
-/* Operations that are one libaya request of their own (read_at, fsync, read_many, …): how they begin,
- * and how their outcome becomes a Python object. Knows kinds of result, not operations.
+/* Operations that are one libaya request of their own (read_at, fsync, read_many, …): how they
+ * begin, and how their outcome becomes a Python object. Knows kinds of result, not operations.
  */
 #include "core.h"
 #include "loop.h"
@@ -9,7 +9,7 @@
 #define GUESS_LEAST 4096
 #define GUESS_MOST (16 << 20)
 
-/* -- making ---------------------------------------------------------------------------------------- */
+/* -- making ------------------------------------------------------------------------------------ */
 
 Operation *
 aya_operation_for_file(PyObject *file, aya_op_code code)
@@ -64,7 +64,7 @@ aya_operation_hold(Operation *operation, PyObject *object)
     return status;
 }
 
-/* -- buffers --------------------------------------------------------------------------------------- */
+/* -- buffers ----------------------------------------------------------------------------------- */
 
 /* How much a read of `total` bytes (-1: to the end of the file) gets room for at first. */
 static size_t
@@ -174,7 +174,7 @@ prepare(Operation *operation)
     return 0;
 }
 
-/* -- outcome --------------------------------------------------------------------------------------- */
+/* -- outcome ----------------------------------------------------------------------------------- */
 
 static PyObject *
 seconds(int64_t ns)
@@ -323,7 +323,7 @@ request_done(aya_request *request)
     Py_DECREF(operation);
 }
 
-/* -- beginning ------------------------------------------------------------------------------------- */
+/* -- beginning --------------------------------------------------------------------------------- */
 
 static int
 check_use(Operation *operation)

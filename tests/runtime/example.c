@@ -1,6 +1,6 @@
-/* A program that uses libaya by itself: prints how many bytes and lines a file has, with several reads
- * in flight at a time. Everything happens in one thread; no call but aya_context_wait() waits.
- * Usage: example FILE
+/* A program that uses libaya by itself: prints how many bytes and lines a file has, with several
+ * reads in flight at a time. Everything happens in one thread; no call but aya_context_wait()
+ * waits. Usage: example FILE
  */
 #include "aya.h"
 
