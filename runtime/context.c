@@ -13,7 +13,6 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 /* What is not back by then (a device that does not answer) is left to the kernel, memory and
@@ -336,10 +335,7 @@ wait_descriptors(aya_context *context, int timeout_ms)
 static int64_t
 now_ms(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    return aya_now_ns() / 1000000;
 }
 
 int

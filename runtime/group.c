@@ -4,7 +4,6 @@
 #include "group.h"
 
 #include <stdlib.h>
-#include <time.h>
 
 /* Enough to keep a device's queue full, few enough to cost no memory worth a thought. */
 #define WINDOW 128
@@ -44,15 +43,6 @@ group_result(const aya_op *op)
     return (int64_t)size;
 }
 
-static int64_t
-now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 static int
 grow_part(aya_request *request, aya_op *op, size_t index)
 {
@@ -70,7 +60,7 @@ aya_group_try(aya_context *context, aya_request *request)
     size_t size = aya_group_size(op);
     group whole = {.request = request};
     part one = {.group = &whole};
-    int64_t end = now_ns() + INLINE_MOST_NS;
+    int64_t end = aya_now_ns() + INLINE_MOST_NS;
 
     for (size_t i = (size_t)op->done; i < size; i++) {
         one.index = i;
@@ -84,7 +74,7 @@ aya_group_try(aya_context *context, aya_request *request)
         if (one.request.op.result < 0) {
             break;
         }
-        if ((i & 15) == 15 && now_ns() > end && i + 1 < size) {
+        if ((i & 15) == 15 && aya_now_ns() > end && i + 1 < size) {
             return false;
         }
     }

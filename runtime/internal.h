@@ -11,6 +11,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <time.h>
 
 /* -- lists ------------------------------------------------------------------------------------- */
 
@@ -85,6 +86,18 @@ static inline void
 aya_spin_unlock(uint8_t *lock)
 {
     __atomic_store_n(lock, 0, __ATOMIC_RELEASE);
+}
+
+/* -- time -------------------------------------------------------------------------------------- */
+
+/* A clock that no setting of the time moves. */
+static inline int64_t
+aya_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 /* -- backends ---------------------------------------------------------------------------------- */

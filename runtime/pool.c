@@ -52,15 +52,6 @@ typedef struct pool {
 static pthread_once_t pool_made = PTHREAD_ONCE_INIT;
 static pool shared_pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-static int64_t
-now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
-
 /* -- workers ----------------------------------------------------------------------------------- */
 
 /* Long slices at a low priority: two such threads beside a loop's keep it waiting no longer than
@@ -139,7 +130,7 @@ next_job_locked(pool *self, bool first, bool hot)
     bool in_time = true;
 
     for (;;) {
-        int64_t now = now_ns();
+        int64_t now = aya_now_ns();
         if (!first && self->threads > self->most && self->running > 0) {
             return NULL;
         }
@@ -314,7 +305,7 @@ aya_pool_submit(aya_context *context, void *state, aya_link *queue)
 {
     pool *self = state;
     aya_route route = context->backend->fallback == NULL ? AYA_ROUTE_BACKEND : AYA_ROUTE_FALLBACK;
-    int64_t now = now_ns();
+    int64_t now = aya_now_ns();
     aya_link jobs;
     int error = 0;
 

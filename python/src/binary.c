@@ -849,9 +849,7 @@ step_flush(Operation *operation)
     if (result < 0) {
         return pending_or_error(operation, result);
     }
-    if (core->late_error != NULL) {
-        PyErr_SetObject((PyObject *)Py_TYPE(core->late_error), core->late_error);
-        Py_CLEAR(core->late_error);
+    if (aya_core_raise_late(core) < 0) {
         return AYA_STEP_FAILED;
     }
     return done_with(operation, Py_NewRef(Py_None));

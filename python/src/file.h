@@ -29,7 +29,7 @@ struct aya_core {
     bool readable, writable, appending, created, exclusive, truncating; /* the mode */
     bool closefd;
     bool auto_flush;
-    bool seekable_known, seekable;
+    bool seekable;
     bool running;             /* a step function is on the stack */
     bool closing;             /* close() was called: no further operation is taken */
     bool timed_out;           /* close() has waited long enough: what is queued is ended unrun */

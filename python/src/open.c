@@ -207,6 +207,17 @@ aya_core_check(aya_core *core)
     }
 }
 
+int
+aya_core_raise_late(aya_core *core)
+{
+    if (core->late_error == NULL) {
+        return 0;
+    }
+    PyErr_SetObject((PyObject *)Py_TYPE(core->late_error), core->late_error);
+    Py_CLEAR(core->late_error);
+    return -1;
+}
+
 /* -- the open command -------------------------------------------------------------------------- */
 
 static int
@@ -387,7 +398,6 @@ take_handle(Operation *operation)
                       ? (size_t)core->module->config.buffer_size
                       : SPECIAL_BUFFER;
     core->seekable = stream->file.positioned;
-    core->seekable_known = true;
     aya_stream_init(stream, size, core->closefd);
     if (core->readable && core->writable && core->buffering != 0 && !core->seekable) {
         PyErr_SetString(core->module->unsupported, "File or stream is not seekable.");
@@ -406,21 +416,12 @@ take_handle(Operation *operation)
 static void
 fail_open(aya_core *core, Operation *operation)
 {
-    PyObject *type, *value, *traceback;
-
     if (core->closefd && operation->command.phase >= PHASE_LEARN && core->path_bytes != NULL) {
         aya_file_release(&core->stream.file);
         close((int)operation->command.number[0]);
     }
     core->stream.file.handle = core->stream.file.io = AYA_NO_HANDLE;
-    PyErr_Fetch(&type, &value, &traceback);
-    PyErr_NormalizeException(&type, &value, &traceback);
-    if (traceback != NULL) {
-        PyException_SetTraceback(value, traceback);
-    }
-    Py_XDECREF(type);
-    Py_XDECREF(traceback);
-    core->open_error = value;
+    core->open_error = aya_take_exception();
     core->state = AYA_CORE_FAILED;
 }
 
@@ -568,9 +569,7 @@ end_close(Operation *operation, int64_t result, bool has_exception)
         Py_CLEAR(core->late_error);
         return aya_step_error(operation, result);
     }
-    if (core->late_error != NULL) {
-        PyErr_SetObject((PyObject *)Py_TYPE(core->late_error), core->late_error);
-        Py_CLEAR(core->late_error);
+    if (aya_core_raise_late(core) < 0) {
         return AYA_STEP_FAILED;
     }
     operation->result = Py_NewRef(Py_None);
@@ -602,11 +601,7 @@ before_close(Operation *operation)
     if (result < 0 && result != AYA_PENDING) {
         operation->command.number[1] = result;
         if (result == -EILSEQ && PyErr_Occurred()) {
-            PyObject *type, *traceback;
-            PyErr_Fetch(&type, &operation->command.object, &traceback);
-            PyErr_NormalizeException(&type, &operation->command.object, &traceback);
-            Py_XDECREF(type);
-            Py_XDECREF(traceback);
+            operation->command.object = aya_take_exception();
         }
         result = 0;
     }
@@ -887,6 +882,22 @@ set_up(AsyncFile *file, PyObject **values)
                          false);
 }
 
+/* Starts the open where a loop runs; elsewhere the first command does. Steals the file. */
+static PyObject *
+begin_open(AsyncFile *file)
+{
+    PyObject *loop = aya_running_loop(file->core->module);
+
+    if (loop != NULL) {
+        Py_DECREF(loop);
+        if (aya_core_open(file->core, file) < 0) {
+            Py_DECREF((PyObject *)file);
+            return NULL;
+        }
+    }
+    return (PyObject *)file;
+}
+
 PyObject *
 aya_file_open(PyTypeObject *type, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
 {
@@ -915,15 +926,7 @@ aya_file_open(PyTypeObject *type, PyObject *const *args, Py_ssize_t nargs, PyObj
         return NULL;
     }
     file->warn = true;
-    PyObject *loop = aya_running_loop(module);
-    if (loop != NULL) {
-        Py_DECREF(loop);
-        if (aya_core_open(file->core, file) < 0) {
-            Py_DECREF((PyObject *)file);
-            return NULL;
-        }
-    }
-    return (PyObject *)file;
+    return begin_open(file);
 }
 
 PyObject *
@@ -952,13 +955,5 @@ aya_file_wrap(aya_module *module, int descriptor, PyObject *mode, bool owns, PyO
     file->core->path = Py_NewRef(name);
     /* A wrapped descriptor stays where it is; what appends is its own matter. */
     file->core->appending = false;
-    PyObject *loop = aya_running_loop(module);
-    if (loop != NULL) {
-        Py_DECREF(loop);
-        if (aya_core_open(file->core, file) < 0) {
-            Py_DECREF((PyObject *)file);
-            return NULL;
-        }
-    }
-    return (PyObject *)file;
+    return begin_open(file);
 }

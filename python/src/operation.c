@@ -21,8 +21,8 @@ set_outcome(Operation *operation, uint8_t state, PyObject *result)
     Py_CLEAR(operation->held);
 }
 
-static PyObject *
-take_exception(void)
+PyObject *
+aya_take_exception(void)
 {
 #if PY_VERSION_HEX >= 0x030c0000
     return PyErr_GetRaisedException();
@@ -65,7 +65,7 @@ drop_outcome(Operation *operation, PyObject *value)
         Py_DECREF(value);
         return;
     }
-    PyObject *error = take_exception();
+    PyObject *error = aya_take_exception();
     if (operation->file != NULL && operation->file->core != NULL
         && operation->file->core->late_error == NULL
         && PyErr_GivenExceptionMatches(error, PyExc_OSError)) {
@@ -96,7 +96,7 @@ aya_operation_end(Operation *operation, PyObject *value)
     } else if (value != NULL) {
         set_outcome(operation, AYA_FINISHED, value);
     } else {
-        set_outcome(operation, AYA_FAILED, take_exception());
+        set_outcome(operation, AYA_FAILED, aya_take_exception());
     }
     if (has_callbacks(operation)) {
         schedule(operation);
@@ -198,7 +198,7 @@ PyObject *
 aya_operation_finished(AsyncFile *file, const char *name, PyObject *value)
 {
     /* Finding the running loop must not meet a set exception. */
-    PyObject *error = value == NULL ? take_exception() : NULL;
+    PyObject *error = value == NULL ? aya_take_exception() : NULL;
     Operation *operation = aya_operation_new(aya_module_of_type(Py_TYPE(file)), file, name, true);
 
     if (operation == NULL) {
@@ -257,7 +257,7 @@ call_back(Operation *operation, PyObject *callback, PyObject *context)
         || PyErr_ExceptionMatches(PyExc_SystemExit)) {
         return -1;
     }
-    PyObject *error = take_exception();
+    PyObject *error = aya_take_exception();
     report(operation, "Exception in a callback of an Operation", error);
     Py_DECREF(error);
     return 0;

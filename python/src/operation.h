@@ -196,6 +196,10 @@ Operation *aya_operation_new(aya_module *module, AsyncFile *file, const char *na
 /* Raises what kept the file from being opened, or ValueError for a closed one; 0 when it may be
  * used. */
 int aya_core_check(aya_core *core);
+/* Raises the error of a command that nobody waited for, once; 0 when there is none. */
+int aya_core_raise_late(aya_core *core);
+/* The set exception as an object, which is no longer set. */
+PyObject *aya_take_exception(void);
 
 /* command.c: */
 void aya_command_cancel_pending(Operation *operation);

@@ -616,9 +616,7 @@ flush_step(Operation *operation)
     if (result < 0) {
         return aya_text_failed(operation, result);
     }
-    if (core->late_error != NULL) {
-        PyErr_SetObject((PyObject *)Py_TYPE(core->late_error), core->late_error);
-        Py_CLEAR(core->late_error);
+    if (aya_core_raise_late(core) < 0) {
         return AYA_STEP_FAILED;
     }
     operation->result = Py_NewRef(Py_None);
