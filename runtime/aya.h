@@ -57,6 +57,7 @@ typedef enum aya_route {
     AYA_ROUTE_INLINE,   /* finished in aya_try() */
     AYA_ROUTE_BACKEND,  /* the context's own backend */
     AYA_ROUTE_FALLBACK, /* its fallback: the pool */
+    AYA_ROUTE_DIRECT,   /* a backend beside the pool, for files opened past the page cache */
     AYA_ROUTE_POLL,     /* waited for readiness, then a call that does not wait */
     AYA_ROUTE_ALONE,    /* a thread of its own (a FIFO's open) */
     AYA_ROUTE_COUNT,

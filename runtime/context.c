@@ -145,6 +145,26 @@ choose_backend(aya_context *context)
     return error;
 }
 
+bool
+aya_context_direct(aya_context *context, const aya_op *op)
+{
+    bool chosen = aya_config_backend_name(&context->config) == NULL;
+
+    for (size_t i = 0; chosen && !context->direct_tried && i < aya_backends_count; i++) {
+        const aya_backend *backend = aya_backends[i];
+        if (backend->rows[op->code] != AYA_ROW_DIRECT) {
+            continue;
+        }
+        context->direct_tried = true;
+        int error = backend->hooks.open(context, &context->direct_state);
+        keep_reason_of(backend, error);
+        if (error == 0) {
+            context->direct = backend;
+        }
+    }
+    return context->direct != NULL && context->direct->rows[op->code] == AYA_ROW_DIRECT;
+}
+
 static void
 close_descriptors(aya_context *context)
 {
@@ -168,7 +188,8 @@ aya_context_create(const aya_config *config, aya_context **out)
     context->config = config == NULL ? aya_config_defaults : *config;
     context->generation = aya_fork_generation();
     context->thread = pthread_self();
-    aya_link *lists[] = {&context->queued[0], &context->queued[1], &context->in_flight,
+    aya_link *lists[] = {&context->queued[AYA_QUEUE_BACKEND], &context->queued[AYA_QUEUE_FALLBACK],
+                         &context->queued[AYA_QUEUE_DIRECT], &context->in_flight,
                          &context->waiting, &context->held, &context->deferred, &context->posted};
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         aya_link_init(lists[i]);
@@ -238,7 +259,8 @@ bool
 aya_context_queued(const aya_context *context)
 {
     return !aya_link_empty(&context->queued[AYA_QUEUE_BACKEND])
-           || !aya_link_empty(&context->queued[AYA_QUEUE_FALLBACK]);
+           || !aya_link_empty(&context->queued[AYA_QUEUE_FALLBACK])
+           || !aya_link_empty(&context->queued[AYA_QUEUE_DIRECT]);
 }
 
 /* In a child of a fork the context is the parent's: the memory of its ring is shared with it,
@@ -249,25 +271,38 @@ is_the_parents(const aya_context *context)
     return context->generation != aya_fork_generation();
 }
 
+/* Rights can be withdrawn from a running process: then what is queued goes on in the pool. */
+static int
+submit_to(aya_context *context, const aya_backend *backend, void *state, aya_link *queue)
+{
+    int error = backend->hooks.submit(context, state, queue);
+
+    if (error < 0 && backend->fallback != NULL) {
+        keep_reason_of(backend, error);
+        aya_link_append_all(&context->queued[AYA_QUEUE_FALLBACK], queue);
+        return 0;
+    }
+    return error;
+}
+
 int
 aya_context_submit(aya_context *context)
 {
     aya_link *own = &context->queued[AYA_QUEUE_BACKEND];
+    aya_link *direct = &context->queued[AYA_QUEUE_DIRECT];
     aya_link *other = &context->queued[AYA_QUEUE_FALLBACK];
 
     if (is_the_parents(context)) {
         return 0;
     }
     if (!aya_link_empty(own)) {
-        int error = context->backend->hooks.submit(context, context->state, own);
+        int error = submit_to(context, context->backend, context->state, own);
         if (error < 0) {
-            if (context->backend->fallback == NULL) {
-                return error;
-            }
-            /* Rights can be withdrawn from a running process: go on with the pool. */
-            keep_reason_of(context->backend, error);
-            aya_link_append_all(other, own);
+            return error;
         }
+    }
+    if (!aya_link_empty(direct)) {
+        submit_to(context, context->direct, context->direct_state, direct);
     }
     if (!aya_link_empty(other)) {
         int error = aya_backend_threads.hooks.submit(context, context->fallback_state, other);
@@ -305,6 +340,9 @@ aya_context_reap(aya_context *context)
     context->backend->hooks.reap(context, context->state);
     if (context->state != context->fallback_state) {
         aya_backend_threads.hooks.reap(context, context->fallback_state);
+    }
+    if (context->direct != NULL) {
+        context->direct->hooks.reap(context, context->direct_state);
     }
     if (!aya_link_empty(&context->waiting)) {
         aya_poll_reap(context);
@@ -405,6 +443,9 @@ aya_context_destroy(aya_context *context)
     }
     if (context->state != context->fallback_state) {
         aya_backend_threads.hooks.close(context, context->fallback_state);
+    }
+    if (context->direct != NULL) {
+        context->direct->hooks.close(context, context->direct_state);
     }
     context->backend->hooks.close(context, context->state);
     close_descriptors(context);

@@ -156,12 +156,17 @@ aya_verdict aya_settle(aya_op *op, int64_t result);
 
 /* -- contexts ---------------------------------------------------------------------------------- */
 
-enum { AYA_QUEUE_BACKEND, AYA_QUEUE_FALLBACK, AYA_QUEUE_COUNT };
+enum { AYA_QUEUE_BACKEND, AYA_QUEUE_FALLBACK, AYA_QUEUE_DIRECT, AYA_QUEUE_COUNT };
 
 struct aya_context {
     const aya_backend *backend;
     void *state;                 /* backend's */
     void *fallback_state;        /* the pool's; the same as `state` where the pool is the backend */
+    /* Beside a pool that was chosen by itself: what serves files past the page cache better. Opened
+     * when the first such file is used, since its end may take long (io_destroy: 25 ms). */
+    const aya_backend *direct;
+    void *direct_state;          /* NULL: not opened */
+    bool direct_tried;
     int backend_descriptor;      /* watched for the backend's completions, or -1; set by its open */
     int event_descriptor;        /* eventfd: something was posted */
     int poll_descriptor;         /* epoll: a WAITING request's file is ready */
@@ -181,11 +186,15 @@ struct aya_context {
     uint64_t asked_known, asked_yes; /* a bit an operation: whether the kernel has its row */
 };
 
+/* Whether the context has, or now gets, a backend beside the pool for this operation on a file past
+ * the page cache. */
+bool aya_context_direct(aya_context *context, const aya_op *op);
+
 /* -- request.c: the life cycle ----------------------------------------------------------------- */
 
-/* A backend took the request (off its queue by `link`, which this function moves to in_flight);
- * `route` says which. While IN_FLIGHT `shared` is the backend's. */
-void aya_request_launched(aya_context *context, aya_request *request, aya_route route);
+/* A backend, the one of `state`, took the request off its queue (by `link`, which this function
+ * moves to in_flight). While IN_FLIGHT `shared` is the backend's. */
+void aya_request_launched(aya_context *context, aya_request *request, const void *state);
 /* One transfer of an IN_FLIGHT request has ended: settles it, goes on, or delivers. Context's
  * thread. */
 void aya_request_finished(aya_context *context, aya_request *request, int64_t result);

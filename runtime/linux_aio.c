@@ -10,7 +10,6 @@
 #include <linux/aio_abi.h>
 #include <linux/fs.h>
 #include <stdlib.h>
-#include <sys/eventfd.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -21,7 +20,6 @@
 
 typedef struct linux_aio {
     aio_context_t id;
-    int event;           /* counts completions */
     unsigned in_flight;
 } linux_aio;
 
@@ -33,22 +31,15 @@ aya_linux_aio_open(aya_context *context, void **state)
     linux_aio *self = calloc(1, sizeof(*self));
     int error;
 
+    (void)context;
     if (self == NULL) {
         return -ENOMEM;
     }
-    self->event = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (self->event < 0) {
-        error = -errno;
-        free(self);
-        return error;
-    }
     if (syscall(SYS_io_setup, IN_FLIGHT_MOST, &self->id) < 0) {
         error = -errno;
-        close(self->event);
         free(self);
         return error;
     }
-    context->backend_descriptor = self->event;
     *state = self;
     return 0;
 }
@@ -63,7 +54,6 @@ aya_linux_aio_close(aya_context *context, void *state)
     if (context->generation == aya_fork_generation()) {
         syscall(SYS_io_destroy, self->id);
     }
-    close(self->event);
     free(self);
 }
 
@@ -95,7 +85,7 @@ prepare(aya_context *context, linux_aio *self, aya_link *queue, struct iocb *blo
         }
         block->aio_data = (uint64_t)(uintptr_t)request;
         block->aio_flags = IOCB_FLAG_RESFD;
-        block->aio_resfd = (uint32_t)self->event;
+        block->aio_resfd = (uint32_t)context->event_descriptor;
         if (block->aio_lio_opcode == IOCB_CMD_PREAD || block->aio_lio_opcode == IOCB_CMD_PWRITE) {
             block->aio_rw_flags = RWF_NOWAIT;
         }
@@ -121,7 +111,7 @@ aya_linux_aio_submit(aya_context *context, void *state, aya_link *queue)
         long taken = syscall(SYS_io_submit, self->id, (long)count, pointers);
         int error = taken < 0 ? errno : 0;
         for (long i = 0; i < taken; i++) {
-            aya_request_launched(context, aya_request_of(queue->next), AYA_ROUTE_BACKEND);
+            aya_request_launched(context, aya_request_of(queue->next), self);
             self->in_flight++;
         }
         if (error == EAGAIN && self->in_flight > 0) {
@@ -144,13 +134,9 @@ aya_linux_aio_reap(aya_context *context, void *state)
     struct io_event events[BATCH];
     struct timespec now = {0, 0};
     unsigned left = self->in_flight;
-    uint64_t unused;
     long count = BATCH;
 
-    /* First the counter, then the events: what completes in between counts again. */
-    if (read(self->event, &unused, sizeof(unused)) < 0 && errno != EAGAIN) {
-        return;
-    }
+    /* The context has cleared its eventfd: what completes from here on signals again. */
     while (left > 0 && count == BATCH) {
         count = syscall(SYS_io_getevents, self->id, 0L, (long)BATCH, events, &now);
         for (long i = 0; i < count; i++) {

@@ -304,7 +304,6 @@ int
 aya_pool_submit(aya_context *context, void *state, aya_link *queue)
 {
     pool *self = state;
-    aya_route route = context->backend->fallback == NULL ? AYA_ROUTE_BACKEND : AYA_ROUTE_FALLBACK;
     int64_t now = aya_now_ns();
     aya_link jobs;
     int error = 0;
@@ -320,7 +319,7 @@ aya_pool_submit(aya_context *context, void *state, aya_link *queue)
     }
     while (!aya_link_empty(queue)) {
         aya_request *request = aya_request_of(queue->next);
-        aya_request_launched(context, request, route);
+        aya_request_launched(context, request, state);
         request->posted_result = now;
         request->backend_data = JOB_WAITS;
         aya_link_append(&jobs, &request->shared);

@@ -149,6 +149,10 @@ static int
 choose_queue(aya_context *context, const aya_op *op)
 {
     if (context->backend->fallback == NULL) {
+        if (op->file != NULL && op->file->direct && op->file->positioned && op->file->local
+            && aya_context_direct(context, op)) {
+            return AYA_QUEUE_DIRECT;
+        }
         return context->backend->rows[op->code] == AYA_ROW_UNSUPPORTED ? -ENOTSUP
                                                                        : AYA_QUEUE_BACKEND;
     }
@@ -263,9 +267,11 @@ aya_start(aya_context *context, aya_request *request)
 }
 
 void
-aya_request_launched(aya_context *context, aya_request *request, aya_route route)
+aya_request_launched(aya_context *context, aya_request *request, const void *state)
 {
-    request->route = (uint8_t)route;
+    request->route = state == context->state          ? AYA_ROUTE_BACKEND
+                     : state == context->direct_state ? AYA_ROUTE_DIRECT
+                                                      : AYA_ROUTE_FALLBACK;
     move(context, request, AYA_STATE_IN_FLIGHT, &context->in_flight);
 }
 
@@ -529,6 +535,8 @@ cancel_in_flight(aya_context *context, aya_request *request)
         aya_alone_cancel(request);
     } else if (request->route == AYA_ROUTE_FALLBACK) {
         aya_backend_threads.hooks.cancel(context, context->fallback_state, request);
+    } else if (request->route == AYA_ROUTE_DIRECT) {
+        context->direct->hooks.cancel(context, context->direct_state, request);
     } else {
         context->backend->hooks.cancel(context, context->state, request);
     }

@@ -197,7 +197,7 @@ aya_uring_submit(aya_context *context, void *state, aya_link *queue)
         }
         int taken = submit_entries(self, count);
         for (int i = 0; i < taken; i++) {
-            aya_request_launched(context, aya_request_of(queue->next), AYA_ROUTE_BACKEND);
+            aya_request_launched(context, aya_request_of(queue->next), self);
             self->in_flight++;
         }
         if (taken == 0 || taken == -EAGAIN || taken == -EBUSY) {

@@ -412,7 +412,8 @@ shown_routes(const uint64_t counts[AYA_ROUTE_COUNT])
 {
     static const char *const names[AYA_ROUTE_COUNT] = {
         [AYA_ROUTE_INLINE] = "inline", [AYA_ROUTE_BACKEND] = "backend",
-        [AYA_ROUTE_FALLBACK] = "fallback", [AYA_ROUTE_POLL] = "poll", [AYA_ROUTE_ALONE] = "alone",
+        [AYA_ROUTE_FALLBACK] = "fallback", [AYA_ROUTE_DIRECT] = "direct",
+        [AYA_ROUTE_POLL] = "poll", [AYA_ROUTE_ALONE] = "alone",
     };
     PyObject *result = PyDict_New();
 

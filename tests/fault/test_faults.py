@@ -241,23 +241,18 @@ def test_injected_errors_are_survived(injected, tmp_path, backend):
             assert await file.read_at(0) == b"z" * 10 + b"".join(b"%010d" % i for i in range(1, 50))
     asyncio.run(main())
     """
-    script = tmp_path / "injected.py"
-    script.write_text(textwrap.dedent(body))
     (tmp_path / "f").touch()
     only = [] if injected.startswith("io_") else ["-P", str(tmp_path / "f")]
+    run_injected(tmp_path, body, [*only, "-e", f"inject={injected}"])
+
+
+def run_injected(folder, body, options):
+    """Runs the text of a program under strace, in `folder`; it must succeed."""
+    script = folder / "injected.py"
+    script.write_text(textwrap.dedent(body))
     done = subprocess.run(
-        [
-            STRACE,
-            "-f",
-            "-o",
-            "/dev/null",
-            *only,
-            "-e",
-            f"inject={injected}",
-            sys.executable,
-            str(script),
-        ],
-        cwd=tmp_path,
+        [STRACE, "-f", "-o", "/dev/null", *options, sys.executable, str(script)],
+        cwd=folder,
         capture_output=True,
         timeout=120,
         text=True,
@@ -265,3 +260,44 @@ def test_injected_errors_are_survived(injected, tmp_path, backend):
     if "ptrace" in done.stderr.lower() and "not permitted" in done.stderr.lower():
         pytest.skip("ptrace is not permitted")
     assert done.returncode == 0, done.stderr
+
+
+# Without io_uring: what kernel AIO answers when it is set up, and the route that reads past the
+# page cache then take.
+BESIDE_THREADS = [(None, "direct"), ("EAGAIN", "backend"), ("ENOSYS", "backend")]
+
+
+@pytest.mark.skipif(STRACE is None, reason="strace is not installed")
+@pytest.mark.parametrize(("error", "route"), BESIDE_THREADS)
+def test_kernel_aio_beside_the_pool(error, route, tmp_path):
+    data = os.urandom(64 * 4096)
+    (tmp_path / "f").write_bytes(data)
+    try:
+        descriptor = os.open(tmp_path / "f", os.O_RDONLY | os.O_DIRECT)
+    except OSError as refused:
+        pytest.skip(f"no O_DIRECT on this filesystem: {refused}")
+    # What is still in the page cache would have to be written first: kernel AIO refuses that.
+    os.fsync(descriptor)
+    os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+    os.close(descriptor)
+    body = f"""
+    import asyncio, ayafileio, mmap, os
+    def direct(path, flags):
+        return os.open(path, flags | os.O_DIRECT)
+    async def main():
+        async with ayafileio.open("f", "rb", opener=direct, buffering=0) as file:
+            areas = [mmap.mmap(-1, 4096) for _ in range(64)]
+            await asyncio.gather(*[file.readinto_at(4096 * i, a) for i, a in enumerate(areas)])
+        assert b"".join(areas) == open("f", "rb").read()
+        assert ayafileio.get_backend_info()["backend"] == "threads"
+        routes = ayafileio.stats()["routes"]
+        assert routes[{route!r}] >= 64, routes
+        async with ayafileio.open("f", "rb") as file:
+            assert await file.read(4096) == areas[0][:]
+    asyncio.run(main())
+    asyncio.run(main())
+    """
+    options = ["-e", "inject=io_uring_setup:error=ENOSYS"]
+    if error is not None:
+        options += ["-e", f"inject=io_setup:error={error}"]
+    run_injected(tmp_path, body, options)

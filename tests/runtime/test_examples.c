@@ -465,7 +465,7 @@ choose_backend(aya_config *config, const char *name)
 static void
 print_routes(const aya_context *context)
 {
-    static const char *const names[AYA_ROUTE_COUNT] = {"inline", "backend", "fallback", "poll",
+    static const char *const names[AYA_ROUTE_COUNT] = {"inline", "backend", "fallback", "direct", "poll",
                                                        "alone"};
     const uint64_t *routes = aya_context_routes(context);
 

@@ -63,7 +63,7 @@ fake_submit(aya_context *context, void *state, aya_link *queue)
         aya_request *request = aya_request_of(queue->next);
         CHECK_EQUAL(request->state, AYA_STATE_QUEUED);
         check_fences(self, request);
-        aya_request_launched(context, request, AYA_ROUTE_BACKEND);
+        aya_request_launched(context, request, state);
         aya_link_append(&self->flying, &request->shared);
         self->count++;
     }
