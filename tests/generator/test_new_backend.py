@@ -26,10 +26,13 @@ def blocks() -> dict[str, str]:
     return dict(found)
 
 
+# Tools of the virtual environment come first.
+SEARCH = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"
+
+
 def run(tree: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    folder = os.path.dirname(sys.executable)
-    environment = {**support.environment(), "PATH": f"{folder}{os.pathsep}{os.environ['PATH']}"}
-    return subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True)
+    return subprocess.run(command, cwd=tree, env={**support.environment(), "PATH": SEARCH},
+                          capture_output=True, text=True)
 
 
 def insert_line(path: Path, line: str, before: str) -> None:
@@ -67,8 +70,9 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the page's backend is made of POSIX threads")
 def test_the_backend_of_the_page_runs_every_example(tree: Path, tmp_path: Path) -> None:
-    if shutil.which("cc") is None and "CC" not in os.environ:
-        pytest.skip("there is no C compiler")
+    for tool in ("meson", "ninja", os.environ.get("CC", "cc").split()[0]):
+        if shutil.which(tool, path=SEARCH) is None:
+            pytest.skip(f"there is no {tool}")
     made = run(tree, "meson", "setup", "build", "-Dtests=true", "-Dpython=false",
                "-Dbuildtype=debugoptimized", "-Doptimization=0")
     assert made.returncode == 0, made.stdout + made.stderr
