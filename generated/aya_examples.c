@@ -195,6 +195,30 @@ fill_readinto_at_3(aya_op *op, const aya_example_call *call)
 }
 
 static void
+fill_seek_extent_1(aya_op *op, const aya_example_call *call)
+{
+    aya_op_seek_extent(op, call->file, 3, false);
+}
+
+static void
+fill_seek_extent_2(aya_op *op, const aya_example_call *call)
+{
+    aya_op_seek_extent(op, call->file, 3, true);
+}
+
+static void
+fill_seek_extent_3(aya_op *op, const aya_example_call *call)
+{
+    aya_op_seek_extent(op, call->file, 10, false);
+}
+
+static void
+fill_seek_extent_4(aya_op *op, const aya_example_call *call)
+{
+    aya_op_seek_extent(op, call->file, 0, false);
+}
+
+static void
 fill_stat_1(aya_op *op, const aya_example_call *call)
 {
     aya_op_stat(op, call->file, call->stat);
@@ -525,6 +549,38 @@ const aya_example aya_examples[] = {
         .fill = fill_readinto_at_3,
     },
     {
+        .where = "spec/ops/seek_extent.toml:19",
+        .code = AYA_OP_SEEK_EXTENT,
+        .kind = AYA_EXAMPLE_FILE,
+        .file = {"0123456789", 10},
+        .count = 3,
+        .fill = fill_seek_extent_1,
+    },
+    {
+        .where = "spec/ops/seek_extent.toml:24",
+        .code = AYA_OP_SEEK_EXTENT,
+        .kind = AYA_EXAMPLE_FILE,
+        .file = {"0123456789", 10},
+        .count = 10,
+        .fill = fill_seek_extent_2,
+    },
+    {
+        .where = "spec/ops/seek_extent.toml:29",
+        .code = AYA_OP_SEEK_EXTENT,
+        .kind = AYA_EXAMPLE_FILE,
+        .file = {"0123456789", 10},
+        .error = ENXIO,
+        .fill = fill_seek_extent_3,
+    },
+    {
+        .where = "spec/ops/seek_extent.toml:34",
+        .code = AYA_OP_SEEK_EXTENT,
+        .kind = AYA_EXAMPLE_PIPE,
+        .file = {"", 0},
+        .error = ESPIPE,
+        .fill = fill_seek_extent_4,
+    },
+    {
         .where = "spec/ops/stat.toml:10",
         .code = AYA_OP_STAT,
         .kind = AYA_EXAMPLE_FILE,
@@ -640,4 +696,4 @@ const aya_example aya_examples[] = {
     },
 };
 
-const size_t aya_examples_count = 42;
+const size_t aya_examples_count = 46;

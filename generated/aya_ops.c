@@ -99,6 +99,15 @@ const aya_op_info aya_op_infos[AYA_OP_COUNT] = {
         .gives = true,
         .each = AYA_OP_COUNT,
     },
+    [AYA_OP_SEEK_EXTENT] = {
+        .name = "seek_extent",
+        .on = AYA_ON_FILE,
+        .result = AYA_RESULT_COUNT,
+        .cancel = AYA_CANCEL_DETACH,
+        .probe = AYA_PROBE_NONE,
+        .batch = true,
+        .each = AYA_OP_COUNT,
+    },
     [AYA_OP_STAT] = {
         .name = "stat",
         .on = AYA_ON_FILE,
@@ -248,6 +257,16 @@ aya_op_readinto_at(aya_op *op, aya_file *file, int64_t offset, void *buf, size_t
         .code = AYA_OP_READINTO_AT,
         .file = file,
         .args.readinto_at = {.offset = offset, .buf = buf, .buf_len = buf_len},
+    };
+}
+
+void
+aya_op_seek_extent(aya_op *op, aya_file *file, int64_t offset, bool hole)
+{
+    *op = (aya_op){
+        .code = AYA_OP_SEEK_EXTENT,
+        .file = file,
+        .args.seek_extent = {.offset = offset, .hole = hole},
     };
 }
 
@@ -403,6 +422,11 @@ aya_op_error_kind(uint8_t code, int error)
         return AYA_ERROR_OS;
     case AYA_OP_ALLOCATE:
         if (error == EOPNOTSUPP) {
+            return AYA_ERROR_UNSUPPORTED;
+        }
+        return AYA_ERROR_OS;
+    case AYA_OP_SEEK_EXTENT:
+        if (error == ENOTSUP) {
             return AYA_ERROR_UNSUPPORTED;
         }
         return AYA_ERROR_OS;

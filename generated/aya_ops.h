@@ -17,6 +17,7 @@ typedef enum aya_op_code {
     AYA_OP_READ_AT,
     AYA_OP_READ_MANY,
     AYA_OP_READINTO_AT,
+    AYA_OP_SEEK_EXTENT,
     AYA_OP_STAT,
     AYA_OP_TRUNCATE,
     AYA_OP_WRITE,
@@ -130,6 +131,10 @@ typedef struct aya_op {
             size_t buf_len;
         } readinto_at;
         struct {
+            int64_t offset;
+            bool hole;
+        } seek_extent;
+        struct {
             int64_t size;
         } truncate;
         struct {
@@ -180,6 +185,7 @@ void aya_op_read_at(aya_op *op, aya_file *file, int64_t offset, int64_t size, vo
                     size_t buf_size);
 void aya_op_read_many(aya_op *op, aya_file *file, aya_span *spans, size_t spans_len);
 void aya_op_readinto_at(aya_op *op, aya_file *file, int64_t offset, void *buf, size_t buf_len);
+void aya_op_seek_extent(aya_op *op, aya_file *file, int64_t offset, bool hole);
 void aya_op_stat(aya_op *op, aya_file *file, aya_stat_raw *stat);
 void aya_op_truncate(aya_op *op, aya_file *file, int64_t size);
 void aya_op_write(aya_op *op, aya_file *file, const void *data, size_t data_len);

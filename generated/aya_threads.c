@@ -163,6 +163,22 @@ call_readinto_at(const aya_op *op)
 }
 
 static int64_t
+call_seek_extent(const aya_op *op)
+{
+#if defined(_WIN32)
+    (void)op;
+    return -ENOTSUP;
+#else
+    const aya_handle file = op->file->io;
+    const int64_t offset = op->args.seek_extent.offset;
+    const bool hole = op->args.seek_extent.hole;
+    const int64_t result = lseek(file, offset, hole ? SEEK_HOLE : SEEK_DATA);
+
+    return result < 0 ? -errno : result;
+#endif
+}
+
+static int64_t
 call_stat(const aya_op *op)
 {
     const aya_handle file = op->file->io;
@@ -232,6 +248,7 @@ static int64_t (*const calls[AYA_OP_COUNT])(const aya_op *op) = {
     [AYA_OP_READ] = call_read,
     [AYA_OP_READ_AT] = call_read_at,
     [AYA_OP_READINTO_AT] = call_readinto_at,
+    [AYA_OP_SEEK_EXTENT] = call_seek_extent,
     [AYA_OP_STAT] = call_stat,
     [AYA_OP_TRUNCATE] = call_truncate,
     [AYA_OP_WRITE] = call_write,

@@ -21,6 +21,17 @@ typedef int aya_handle; /* a descriptor */
 typedef char aya_path_char;
 #endif
 
+/* Numbers of a seek beside SEEK_SET, SEEK_CUR and SEEK_END; those that no lseek() takes where the
+ * system has none. */
+#if defined(_WIN32)
+#define AYA_SEEK_DATA (-1)
+#define AYA_SEEK_HOLE (-2)
+#else
+#include <unistd.h>
+#define AYA_SEEK_DATA SEEK_DATA
+#define AYA_SEEK_HOLE SEEK_HOLE
+#endif
+
 /* What a `stat` is written to by the system; aya_stat_decode() reads it. */
 #if defined(__linux__)
 #include <fcntl.h>

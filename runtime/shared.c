@@ -251,6 +251,19 @@ aya_shared_settle(aya_stream *stream)
 }
 
 int64_t
+aya_shared_write_out(aya_stream *stream)
+{
+    int64_t result;
+
+    if (!enter(stream)) {
+        return AYA_PENDING;
+    }
+    result = write_out(stream);
+    show(stream);
+    return result;
+}
+
+int64_t
 aya_shared_drain(aya_stream *stream)
 {
     return stream->shared->writing ? aya_shared_settle(stream) : 0;

@@ -20,6 +20,7 @@ enum {
     FRONT_READ,
     FRONT_WRITE,
     FRONT_STAT,
+    FRONT_EXTENT,
     FRONT_SYNC,
     FRONT_TRUNCATE,
     FRONT_CLOSE
@@ -51,6 +52,8 @@ void aya_shared_drop(aya_stream *stream);
 int64_t aya_shared_write(aya_stream *stream, const void *data, size_t size, size_t *done);
 void aya_shared_withdraw(aya_stream *stream, size_t size);
 int64_t aya_shared_drain(aya_stream *stream);
+/* The same, and what was read stays in the buffer. */
+int64_t aya_shared_write_out(aya_stream *stream);
 int aya_shared_drain_blocking(aya_stream *stream);
 /* Drains, and what was read ahead is forgotten: the descriptor's position is the stream's. */
 int64_t aya_shared_settle(aya_stream *stream);

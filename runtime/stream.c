@@ -298,8 +298,7 @@ aya_stream_take_back_error(aya_stream *stream)
 static void
 find_appended_position(aya_stream *stream)
 {
-    stream->appended = stream->append_passed = false;
-    stream->append_held = 0;
+    stream->appended = false;
     if (stream->file.positioned) {
         run_clear(&stream->window);
         stream->own_position = aya_file_position(&stream->file);
@@ -328,6 +327,8 @@ aya_stream_drain(aya_stream *stream)
     if (stream->appended) {
         find_appended_position(stream);
     }
+    stream->append_passed = false;
+    stream->append_held = 0;
     return 0;
 }
 
@@ -784,11 +785,41 @@ aya_stream_seek_base(aya_stream *stream, int whence)
     return result;
 }
 
+/* To the next data or hole: the file moves its descriptor there, and what was read is dropped. */
+static int64_t
+seek_extent(aya_stream *stream, int64_t offset, bool hole)
+{
+    int64_t result;
+
+    if (!aya_stream_front_take(stream, FRONT_EXTENT, &result)) {
+        if (stream->front_state == AYA_FRONT_BUSY) {
+            return AYA_PENDING;
+        }
+        result = stream->shared != NULL ? aya_shared_write_out(stream) : aya_stream_drain(stream);
+        if (result < 0) {
+            return result;
+        }
+        aya_op_seek_extent(&stream->front.op, &stream->file, offset, hole);
+        result = aya_stream_front_run(stream, FRONT_EXTENT);
+    }
+    if (result >= 0) {
+        stream->own_position = stream->position = result;
+        aya_stream_drop(stream);
+    }
+    return result;
+}
+
 int64_t
 aya_stream_seek(aya_stream *stream, int64_t offset, int whence)
 {
     int64_t result, base, start;
 
+    if (whence == AYA_SEEK_DATA || whence == AYA_SEEK_HOLE) {
+        return seek_extent(stream, offset, whence == AYA_SEEK_HOLE);
+    }
+    if (whence != SEEK_SET && whence != SEEK_CUR && whence != SEEK_END) {
+        return -EINVAL;
+    }
     if (stream->shared != NULL) {
         return aya_shared_seek(stream, offset, whence);
     }

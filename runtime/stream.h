@@ -142,7 +142,7 @@ int64_t aya_stream_flush(aya_stream *stream);
 /* Flushes, and makes what was written durable. */
 int64_t aya_stream_sync(aya_stream *stream);
 
-/* whence as in lseek(); the new position. */
+/* whence as in lseek(), AYA_SEEK_DATA and AYA_SEEK_HOLE included; the new position. */
 int64_t aya_stream_seek(aya_stream *stream, int64_t offset, int whence);
 /* The position; drains only what was appended. -ESPIPE where there is none. */
 int64_t aya_stream_tell(aya_stream *stream);

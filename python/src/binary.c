@@ -742,6 +742,13 @@ step_seek(Operation *operation)
     return done_with(operation, PyLong_FromLongLong(result));
 }
 
+static bool
+known_whence(int whence)
+{
+    return whence >= 0
+           && (whence <= 2 || whence == AYA_SEEK_DATA || whence == AYA_SEEK_HOLE);
+}
+
 PyObject *
 aya_binary_seek(AsyncFile *file, PyObject *offset, int whence)
 {
@@ -750,11 +757,14 @@ aya_binary_seek(AsyncFile *file, PyObject *offset, int whence)
     if (operation == NULL) {
         return NULL;
     }
-    if (whence < 0 || whence > 2) {
+    bool buffered = file->core == NULL || !one_transfer(operation);
+    /* Unbuffered, the system says what it thinks of the number. */
+    if (buffered && !known_whence(whence)) {
         PyErr_Format(PyExc_ValueError, "whence value %d unsupported", whence);
         return aya_operation_refused(operation);
     }
-    operation->command.number[0] = PyNumber_AsSsize_t(offset, PyExc_ValueError);
+    operation->command.number[0] =
+        PyNumber_AsSsize_t(offset, buffered ? PyExc_ValueError : PyExc_OverflowError);
     if (operation->command.number[0] == -1 && PyErr_Occurred()) {
         return aya_operation_refused(operation);
     }

@@ -328,10 +328,14 @@ file_seek(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwn
         return NULL;
     }
     if (values[1] != NULL) {
-        whence = (int)PyNumber_AsSsize_t(values[1], PyExc_OverflowError);
-        if (whence == -1 && PyErr_Occurred()) {
+        Py_ssize_t number = PyNumber_AsSsize_t(values[1], PyExc_OverflowError);
+        if (!PyErr_Occurred() && (number < INT_MIN || number > INT_MAX)) {
+            PyErr_SetString(PyExc_OverflowError, "Python int too large to convert to C int");
+        }
+        if (PyErr_Occurred()) {
             return aya_operation_finished(file, "seek", NULL);
         }
+        whence = (int)number;
     }
     return file->text != NULL ? aya_text_seek(file, values[0], whence)
                               : aya_binary_seek(file, values[0], whence);
@@ -791,7 +795,8 @@ static PyMethodDef file_methods[] = {
     {"seek", FAST(file_seek),
      PyDoc_STR("seek($self, /, offset, whence=0)\n--\n\n"
                "Move to offset from the start (0), the position (1) or the end (2) of the\n"
-               "file and return the new position. Text: offset is 0 or what tell() gave.")},
+               "file, or to the next data or hole there (os.SEEK_DATA, os.SEEK_HOLE),\n"
+               "and return the new position. Text: offset is 0 or what tell() gave.")},
     {"tell", file_tell, METH_NOARGS,
      PyDoc_STR("tell($self, /)\n--\n\nReturn the position; in text files an opaque number.")},
     {"truncate", FAST(file_truncate),

@@ -21,7 +21,7 @@ def data(rng):
 
 
 def make_seek(rng):
-    whence = rng.choice((0, 0, 1, 2))
+    whence = rng.choice((0, 0, 0, 1, 1, 2, 2, os.SEEK_DATA, os.SEEK_HOLE))
     return rng.randint(0 if whence == 0 else -20, rng.choice((60, 60, 9000))), whence
 
 

@@ -17,7 +17,12 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 EXAMPLES = json.loads((ROOT / "generated" / "examples.json").read_text(encoding="utf-8"))
 
 # Stream operations are reached by these methods; `open` and `close` by opening and closing.
-STREAM_METHODS = {"read": "read", "write": "write", "truncate": "truncate"}
+STREAM_METHODS = {
+    "read": "read",
+    "seek_extent": "seek",
+    "truncate": "truncate",
+    "write": "write",
+}
 OPEN_MODES = {
     ("read", False, False): "rb",
     ("write", True, False): "ab",
@@ -133,8 +138,11 @@ async def call_stream(world, opened):
     opened.append(await world.open())
     if example["op"] == "close":
         return await opened[-1].close(), {}
+    given = [octets(value) for value in example["call"].values()]
+    if example["op"] == "seek_extent":
+        given[1:] = [os.SEEK_HOLE if given[1:] == [True] else os.SEEK_DATA]
     method = getattr(opened[-1], STREAM_METHODS[example["op"]])
-    return await method(*(octets(value) for value in example["call"].values())), {}
+    return await method(*given), {}
 
 
 async def play(world):
