@@ -5,30 +5,32 @@
  * keeps nothing but its own copy of what it needs. That lets all others go who wait for the same
  * FIFO: those of this process see that nobody came, and wait again.
  */
-#include "internal.h"
 #include "posix.h"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 typedef struct waiter {
     aya_link link;        /* in `waiters` once the FIFO was found; with what follows under `lock` */
     aya_request *request; /* NULL: cancelled */
-    int named;            /* an O_PATH descriptor of the FIFO, or -1: not found yet */
+    bool found;           /* what follows tells which FIFO it is */
+    int named;            /* a descriptor that names it, or -1: the path must do */
     int other_end;        /* held by the cancel until the thread is through, or -1 */
     bool disturbed;       /* a cancel of another let this one go too */
     uint64_t device, inode;
     int flags;
     uint32_t permissions;
-    char name[32];        /* of `named`, as a path */
+    char name[AYA_PIN_NAME]; /* of `named`, as a path */
     char path[];
 } waiter;
 
-/* Of all waiters; held over opens and closes of O_PATH descriptors and FIFOs, which do not wait. */
+/* Of all waiters; held over opens and closes of FIFOs and of descriptors that name one, which do
+ * not wait. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER; /* one was cancelled, or is through */
 static aya_link waiters = {&waiters, &waiters};
@@ -60,11 +62,11 @@ wait_for_cancels_locked(const waiter *self)
     }
 }
 
-/* Opens what `named` names. Without /proc the path itself must do. */
+/* Opens what `named` names. Without such a name, or without /proc, the path itself must do. */
 static int
 open_named(const waiter *self, int flags)
 {
-    int fd = open(self->name, flags);
+    int fd = open(self->name, flags); /* an empty name: ENOENT */
 
     if (fd < 0 && errno == ENOENT) {
         fd = open(self->path, flags);
@@ -122,11 +124,13 @@ open_locked(waiter *self)
 static bool
 find_fifo(waiter *self, int64_t *result)
 {
-    struct statx stat;
-    int named = open(self->path, O_PATH | O_CLOEXEC);
+    aya_facts facts;
+    char name[AYA_PIN_NAME];
+    int named;
+    int error = aya_posix_pin(self->path, &named, name, &facts);
 
-    if (named < 0 || aya_posix_stat_cached(named, &stat) < 0 || !S_ISFIFO(stat.stx_mode)) {
-        if (named >= 0) {
+    if (error < 0 || !S_ISFIFO(facts.mode)) {
+        if (error == 0 && named >= 0) {
             close(named);
         }
         int fd = open(self->path, self->flags, (mode_t)self->permissions);
@@ -134,10 +138,11 @@ find_fifo(waiter *self, int64_t *result)
         return false;
     }
     pthread_mutex_lock(&lock);
+    self->found = true;
     self->named = named;
-    self->device = (uint64_t)stat.stx_dev_major << 32 | stat.stx_dev_minor;
-    self->inode = stat.stx_ino;
-    snprintf(self->name, sizeof(self->name), "/proc/self/fd/%d", named);
+    self->device = facts.device;
+    self->inode = facts.inode;
+    memcpy(self->name, name, sizeof(name));
     aya_link_append(&waiters, &self->link);
     pthread_mutex_unlock(&lock);
     return true;
@@ -150,7 +155,7 @@ run(void *argument)
     int64_t result;
     bool found;
 
-    pthread_setname_np(pthread_self(), "aya-open");
+    aya_thread_name("aya-open");
     found = find_fifo(self, &result);
     pthread_mutex_lock(&lock);
     if (found) {
@@ -164,7 +169,9 @@ run(void *argument)
     }
     if (found) {
         aya_link_remove(&self->link);
-        close(self->named);
+        if (self->named >= 0) {
+            close(self->named);
+        }
     }
     if (self->other_end >= 0) {
         close(self->other_end);
@@ -194,7 +201,7 @@ aya_alone_start(aya_context *context, aya_request *request)
     self->permissions = op->args.open.permissions;
     memcpy(self->path, op->args.open.path, size);
     request->backend_data = self;
-    error = aya_posix_start_thread(run, self);
+    error = aya_thread_start(run, self);
     if (error < 0) {
         request->backend_data = NULL;
         free(self);
@@ -226,7 +233,7 @@ aya_alone_cancel(aya_request *request)
     if (self != NULL) {
         self->request = NULL;
         request->backend_data = NULL;
-        if (self->named >= 0) {
+        if (self->found) {
             let_go_locked(self);
             pthread_cond_broadcast(&changed);
         }

@@ -4,16 +4,11 @@
  * aya_context_destroy() are the only functions here that wait.
  */
 #include "group.h"
-#include "posix.h"
 
-#include <poll.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
 
 /* What is not back by then (a device that does not answer) is left to the kernel, memory and
  * all. */
@@ -165,15 +160,26 @@ aya_context_direct(aya_context *context, const aya_op *op)
     return context->direct != NULL && context->direct->rows[op->code] == AYA_ROW_DIRECT;
 }
 
+static int
+open_descriptors(aya_context *context)
+{
+    int error = aya_wake_open(&context->wake);
+
+    if (error < 0) {
+        return error;
+    }
+    error = aya_poll_open(context);
+    if (error < 0) {
+        aya_wake_close(&context->wake);
+    }
+    return error;
+}
+
 static void
 close_descriptors(aya_context *context)
 {
-    if (context->event_descriptor >= 0) {
-        close(context->event_descriptor);
-    }
-    if (context->poll_descriptor >= 0) {
-        close(context->poll_descriptor);
-    }
+    aya_poll_close(context);
+    aya_wake_close(&context->wake);
 }
 
 int
@@ -194,33 +200,19 @@ aya_context_create(const aya_config *config, aya_context **out)
     for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++) {
         aya_link_init(lists[i]);
     }
-    context->event_descriptor = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    context->poll_descriptor = epoll_create1(EPOLL_CLOEXEC);
-    if (context->event_descriptor < 0 || context->poll_descriptor < 0) {
-        error = -errno;
-    } else {
+    error = open_descriptors(context);
+    if (error == 0) {
         error = choose_backend(context);
+        if (error < 0) {
+            close_descriptors(context);
+        }
     }
     if (error < 0) {
-        close_descriptors(context);
         free(context);
         return error;
     }
     *out = context;
     return 0;
-}
-
-int
-aya_context_descriptors(const aya_context *context, int descriptors[AYA_DESCRIPTOR_MAX])
-{
-    int count = 0;
-
-    descriptors[count++] = context->event_descriptor;
-    descriptors[count++] = context->poll_descriptor;
-    if (context->backend_descriptor >= 0) {
-        descriptors[count++] = context->backend_descriptor;
-    }
-    return count;
 }
 
 const char *
@@ -316,17 +308,13 @@ aya_context_submit(aya_context *context)
 void
 aya_context_wake(aya_context *context)
 {
-    uint64_t one = 1;
-    ssize_t written = write(context->event_descriptor, &one, sizeof(one));
-
-    (void)written; /* EAGAIN: it is readable already */
+    aya_wake_signal(&context->wake);
 }
 
 int
 aya_context_reap(aya_context *context)
 {
-    uint64_t before = 0, after = 0, count;
-    ssize_t got;
+    uint64_t before = 0, after = 0;
 
     if (is_the_parents(context)) {
         return 0;
@@ -334,8 +322,7 @@ aya_context_reap(aya_context *context)
     for (int i = 0; i < AYA_ROUTE_COUNT; i++) {
         before += context->routes[i];
     }
-    got = read(context->event_descriptor, &count, sizeof(count));
-    (void)got; /* EAGAIN: another descriptor was ready */
+    aya_wake_clear(&context->wake);
     aya_requests_take_posted(context);
     context->backend->hooks.reap(context, context->state);
     if (context->state != context->fallback_state) {
@@ -355,19 +342,6 @@ aya_context_reap(aya_context *context)
         after += context->routes[i];
     }
     return (int)(after - before);
-}
-
-static int
-wait_descriptors(aya_context *context, int timeout_ms)
-{
-    int descriptors[AYA_DESCRIPTOR_MAX];
-    struct pollfd watched[AYA_DESCRIPTOR_MAX];
-    int count = aya_context_descriptors(context, descriptors);
-
-    for (int i = 0; i < count; i++) {
-        watched[i] = (struct pollfd){.fd = descriptors[i], .events = POLLIN};
-    }
-    return poll(watched, (nfds_t)count, timeout_ms);
 }
 
 static int64_t
@@ -394,8 +368,9 @@ aya_context_wait(aya_context *context, int timeout_ms)
         if (timeout_ms > 0 && left <= 0) {
             return 0;
         }
-        if (wait_descriptors(context, (int)left) < 0 && errno != EINTR) {
-            return -errno;
+        error = aya_context_sleep(context, (int)left);
+        if (error < 0 && error != -EINTR) {
+            return error;
         }
     }
     return -ECHILD;

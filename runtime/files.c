@@ -3,21 +3,16 @@
  * Runs in a loop's thread and never waits: only calls that ask no other machine or process are
  * made on a file whose filesystem is not known as local.
  */
-#include "internal.h"
 #include "posix.h"
 
-#include <stdio.h>
-#include <string.h>
+#include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
-/* The multiplexer of pseudo-terminals: every open of it makes a new terminal. */
-#define PTMX_MAJOR 5
-#define PTMX_MINOR 2
-
 static aya_file_kind
-kind_of(int fd, const struct statx *stat)
+kind_of(int fd, const aya_facts *facts)
 {
-    switch (stat->stx_mode & S_IFMT) {
+    switch (facts->mode & S_IFMT) {
     case S_IFREG:
         return AYA_FILE_REGULAR;
     case S_IFDIR:
@@ -45,47 +40,10 @@ inline_read_of(const aya_file *file, const aya_mount *mount)
     return (aya_inline_mode)mount->inline_read;
 }
 
-/* Whether RWF_NOWAIT is refused where a description of our own can be had instead: named FIFOs and
- * terminals. A pipe has no name to be opened by, and takes RWF_NOWAIT. */
-static bool
-wants_own_description(int fd, const char *name, const struct statx *stat)
-{
-    char target[8];
-
-    switch (stat->stx_mode & S_IFMT) {
-    case S_IFIFO:
-        return readlink(name, target, sizeof(target)) > 0 && strncmp(target, "pipe:[", 6) != 0;
-    case S_IFCHR:
-        return isatty(fd)
-               && !(stat->stx_rdev_major == PTMX_MAJOR && stat->stx_rdev_minor == PTMX_MINOR);
-    default:
-        return false;
-    }
-}
-
-/* The descriptor that operations use: one with O_NONBLOCK where waiting could not be avoided
- * else. The caller's own description keeps its flags. */
-static int
-descriptor_for_io(int fd, int flags, const struct statx *stat)
-{
-    char name[32];
-    int own;
-
-    if (flags & O_NONBLOCK) {
-        return fd;
-    }
-    snprintf(name, sizeof(name), "/proc/self/fd/%d", fd);
-    if (!wants_own_description(fd, name, stat)) {
-        return fd;
-    }
-    own = open(name, (flags & (O_ACCMODE | O_APPEND)) | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
-    return own < 0 ? fd : own;
-}
-
 int
 aya_file_init(aya_file *file, aya_handle handle)
 {
-    struct statx stat;
+    aya_facts facts;
     int flags = fcntl(handle, F_GETFL);
     int error;
 
@@ -94,19 +52,19 @@ aya_file_init(aya_file *file, aya_handle handle)
     if (flags < 0) {
         return -errno;
     }
-    error = aya_posix_stat_cached(handle, &stat);
+    error = aya_posix_facts(handle, &facts);
     if (error < 0) {
         return error;
     }
-    aya_mount mount = aya_mount_find(aya_posix_mount_of(&stat));
-    file->kind = (uint8_t)kind_of(handle, &stat);
+    aya_mount mount = aya_mount_find(facts.mount);
+    file->kind = (uint8_t)kind_of(handle, &facts);
     file->append = (flags & O_APPEND) != 0;
-    file->direct = (flags & O_DIRECT) != 0;
+    file->direct = aya_posix_is_direct(handle, flags);
     file->local = mount.local;
     file->inline_read = (uint8_t)inline_read_of(file, &mount);
     file->positioned = lseek(handle, 0, SEEK_CUR) >= 0;
     if (file->kind == AYA_FILE_POLLABLE) {
-        file->io = descriptor_for_io(handle, flags, &stat);
+        file->io = aya_posix_own_description(handle, flags, &facts);
     }
     return 0;
 }
@@ -114,10 +72,10 @@ aya_file_init(aya_file *file, aya_handle handle)
 bool
 aya_file_known(aya_handle handle)
 {
-    struct statx stat;
+    aya_facts facts;
 
-    return aya_posix_stat_cached(handle, &stat) < 0 || !S_ISREG(stat.stx_mode)
-           || aya_mount_find(aya_posix_mount_of(&stat)).known;
+    return aya_posix_facts(handle, &facts) < 0 || !S_ISREG(facts.mode)
+           || aya_mount_find(facts.mount).known;
 }
 
 void
@@ -132,10 +90,10 @@ aya_file_release(aya_file *file)
 bool
 aya_file_close_inline(aya_file *file)
 {
-    struct statx stat;
+    aya_facts facts;
 
     if (file->kind != AYA_FILE_REGULAR || !file->local || file->written
-        || aya_posix_stat_cached(file->handle, &stat) < 0 || stat.stx_nlink == 0) {
+        || aya_posix_facts(file->handle, &facts) < 0 || facts.links == 0) {
         return false;
     }
     close(file->handle);
@@ -159,15 +117,15 @@ aya_file_set_position(const aya_file *file, int64_t position)
 size_t
 aya_file_block_size(const aya_file *file)
 {
-    struct statx stat;
+    aya_facts facts;
 
-    return aya_posix_stat_cached(file->handle, &stat) < 0 ? 0 : stat.stx_blksize;
+    return aya_posix_facts(file->handle, &facts) < 0 ? 0 : facts.block_size;
 }
 
 int64_t
 aya_file_size_hint(const aya_file *file)
 {
-    struct statx stat;
+    aya_facts facts;
 
-    return aya_posix_stat_cached(file->handle, &stat) < 0 ? 0 : (int64_t)stat.stx_size;
+    return aya_posix_facts(file->handle, &facts) < 0 ? 0 : (int64_t)facts.size;
 }

@@ -2,7 +2,7 @@
  * of runtime/ call of each other. Not for callers of libaya.
  *
  * Threads: a context and its requests belong to one thread. Others touch only context->posted
- * (under posted_lock), event_descriptor, and an aya_file's `lock`ed part.
+ * (under posted_lock), `wake`, and an aya_file's `lock`ed part.
  */
 #ifndef AYA_INTERNAL_H
 #define AYA_INTERNAL_H
@@ -156,6 +156,12 @@ aya_verdict aya_settle(aya_op *op, int64_t result);
 
 /* -- contexts ---------------------------------------------------------------------------------- */
 
+/* Ends a context's wait from any thread; each platform has its own. */
+typedef struct aya_wake {
+    aya_handle watched;   /* readable while signalled; AYA_NO_HANDLE where nothing is watched */
+    aya_handle signalled; /* what aya_wake_signal() uses; the same on Linux */
+} aya_wake;
+
 enum { AYA_QUEUE_BACKEND, AYA_QUEUE_FALLBACK, AYA_QUEUE_DIRECT, AYA_QUEUE_COUNT };
 
 struct aya_context {
@@ -168,8 +174,8 @@ struct aya_context {
     void *direct_state;          /* NULL: not opened */
     bool direct_tried;
     int backend_descriptor;      /* watched for the backend's completions, or -1; set by its open */
-    int event_descriptor;        /* eventfd: something was posted */
-    int poll_descriptor;         /* epoll: a WAITING request's file is ready */
+    aya_wake wake;               /* something was posted */
+    int poll_descriptor;         /* readable: a WAITING request's file is ready */
     aya_config config;
     aya_link queued[AYA_QUEUE_COUNT];
     aya_link in_flight;          /* all that are IN_FLIGHT */
@@ -208,11 +214,15 @@ void aya_request_post_settled(aya_request *request, aya_verdict verdict);
 /* A posted request that is not finished but free to start: its fence has gone. */
 #define AYA_RESULT_START INT64_C(-0x7fff0002)
 
-/* -- poll.c: requests that wait for readiness -------------------------------------------------- */
+/* -- epoll.c, kqueue.c: requests that wait for readiness --------------------------------------- */
 
+/* Makes context->poll_descriptor: 0 or -errno. */
+int aya_poll_open(aya_context *context);
+void aya_poll_close(aya_context *context);
 /* Whether the descriptor can be watched at all; never waits. */
 bool aya_poll_possible(aya_handle handle);
-/* Watches request->op.file for what the operation needs; 0 or -errno. */
+/* Watches request->op.file for what the operation needs; 0 or -errno, -EPERM where it cannot be
+ * watched. */
 int aya_poll_start(aya_context *context, aya_request *request);
 void aya_poll_stop(aya_context *context, aya_request *request);
 /* Calls aya_request_ready() for each watched request whose file is ready. */
@@ -238,5 +248,39 @@ aya_mount aya_mount_find(uint64_t id);
 void aya_mount_learn(aya_handle handle);
 /* The filesystem of `id` refused NOWAIT. */
 void aya_mount_refuses_nowait(uint64_t id);
+
+/* -- the platform's: linux.c, darwin.c and posix.c; win32.c ------------------------------------ */
+
+int aya_wake_open(aya_wake *wake); /* 0 or -errno; then *wake holds nothing */
+void aya_wake_close(aya_wake *wake);
+void aya_wake_signal(aya_wake *wake); /* any thread; never waits */
+void aya_wake_clear(aya_wake *wake);
+/* Waits until one of the context's descriptors is ready or the time is over; -1: no limit. 0 or
+ * -errno. */
+int aya_context_sleep(aya_context *context, int timeout_ms);
+
+/* Starts a detached thread that takes no signals. 0 or -errno. */
+int aya_thread_start(void *(*run)(void *), void *argument);
+/* Names the calling thread for debuggers. */
+void aya_thread_name(const char *name);
+/* Gives the calling thread long slices at a low priority: two such threads beside a loop's keep it
+ * waiting no longer than one does. */
+void aya_thread_stand_back(void);
+/* Makes the descriptor table large once: growing it beside a thread holds the opener for
+ * milliseconds. */
+void aya_grow_descriptors(void);
+unsigned aya_processors(void);
+/* A condition whose timed wait ends by aya_now_ns(): true when the time is over. */
+void aya_condition_init(pthread_cond_t *condition);
+bool aya_condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t end_ns);
+
+/* The parts that the whole process shares take their lock before a fork, give it back in the
+ * parent, and in the child start afresh without what other threads had; called by fork.c. */
+typedef enum aya_fork_phase { AYA_FORK_BEFORE, AYA_FORK_PARENT, AYA_FORK_CHILD } aya_fork_phase;
+void aya_pool_fork(aya_fork_phase phase);
+void aya_alone_fork(aya_fork_phase phase);
+void aya_mounts_fork(aya_fork_phase phase);
+void aya_reasons_fork(aya_fork_phase phase);
+void aya_buffers_fork(aya_fork_phase phase);
 
 #endif

@@ -85,7 +85,7 @@ prepare(aya_context *context, linux_aio *self, aya_link *queue, struct iocb *blo
         }
         block->aio_data = (uint64_t)(uintptr_t)request;
         block->aio_flags = IOCB_FLAG_RESFD;
-        block->aio_resfd = (uint32_t)context->event_descriptor;
+        block->aio_resfd = (uint32_t)context->wake.watched;
         if (block->aio_lio_opcode == IOCB_CMD_PREAD || block->aio_lio_opcode == IOCB_CMD_PWRITE) {
             block->aio_rw_flags = RWF_NOWAIT;
         }

@@ -4,23 +4,7 @@
  * aya_mount_learn() asks the filesystem and runs in workers only. Mounts are known by a number
  * that is not used again.
  */
-#include "internal.h"
 #include "posix.h"
-
-#include <linux/magic.h>
-#include <sys/vfs.h>
-
-#ifndef XFS_SUPER_MAGIC
-#define XFS_SUPER_MAGIC 0x58465342
-#endif
-#define ZFS_MAGIC 0x2fc12fc1
-#define BCACHEFS_MAGIC 0xca451a4e
-#ifndef EROFS_SUPER_MAGIC_V1
-#define EROFS_SUPER_MAGIC_V1 0xe0f5e1e2
-#endif
-#ifndef RAMFS_MAGIC
-#define RAMFS_MAGIC 0x858458f6
-#endif
 
 /* A hash table; a mount stands within PROBES of its place, or has pushed another out. */
 #define SLOTS 1024
@@ -66,50 +50,25 @@ aya_mount_find(uint64_t id)
     return found;
 }
 
-static aya_mount
-judge(const struct statfs *filesystem)
-{
-    switch ((uint32_t)filesystem->f_type) {
-    case TMPFS_MAGIC:
-    case RAMFS_MAGIC:
-        return (aya_mount){.known = true, .local = true, .inline_read = AYA_INLINE_PLAIN};
-    case EXT4_SUPER_MAGIC:
-    case XFS_SUPER_MAGIC:
-    case BTRFS_SUPER_MAGIC:
-    case F2FS_SUPER_MAGIC:
-    case OVERLAYFS_SUPER_MAGIC:
-    case SQUASHFS_MAGIC:
-    case EROFS_SUPER_MAGIC_V1:
-    case ZFS_MAGIC:
-    case BCACHEFS_MAGIC:
-        return (aya_mount){.known = true, .local = true, .inline_read = AYA_INLINE_NOWAIT};
-    default:
-        /* Of a filesystem that may be on another machine or in another process nothing is
-         * assumed, but that RWF_NOWAIT does not wait: it is refused or kept. */
-        return (aya_mount){.known = true, .local = false, .inline_read = AYA_INLINE_NOWAIT};
-    }
-}
-
 void
 aya_mount_learn(aya_handle handle)
 {
-    struct statx stat;
-    struct statfs filesystem;
+    aya_facts facts;
+    aya_mount mount;
 
-    if (aya_posix_stat_cached(handle, &stat) < 0 || fstatfs(handle, &filesystem) < 0) {
+    if (aya_posix_facts(handle, &facts) < 0 || facts.mount == 0) {
         return;
     }
-    uint64_t id = aya_posix_mount_of(&stat);
-    if (id == 0) {
+    mount = aya_posix_judge_mount(handle);
+    if (!mount.known) {
         return;
     }
-    aya_mount mount = judge(&filesystem);
     aya_spin_lock(&slots_lock);
-    slot *one = find_locked(id);
-    if (one->id == id && one->mount.inline_read == AYA_INLINE_NEVER) {
+    slot *one = find_locked(facts.mount);
+    if (one->id == facts.mount && one->mount.inline_read == AYA_INLINE_NEVER) {
         mount.inline_read = AYA_INLINE_NEVER;
     }
-    *one = (slot){.id = id, .mount = mount};
+    *one = (slot){.id = facts.mount, .mount = mount};
     aya_spin_unlock(&slots_lock);
 }
 

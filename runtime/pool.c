@@ -12,21 +12,12 @@
  * back behind it and the loops' threads.
  */
 #include "internal.h"
-#include "posix.h"
 
 #include <pthread.h>
-#include <sched.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
 
 #define IDLE_NS INT64_C(2000000000)
 #define JOIN_STUCK_NS INT64_C(200000)
 #define JOIN_LATE_NS INT64_C(1000000)
-
-#define SLICE_NS UINT64_C(100000000)
-#define NICE 10
 
 /* What request->backend_data tells of a job; changed under the lock, read by its worker at any
  * time. */
@@ -53,26 +44,6 @@ static pthread_once_t pool_made = PTHREAD_ONCE_INIT;
 static pool shared_pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* -- workers ----------------------------------------------------------------------------------- */
-
-/* Long slices at a low priority: two such threads beside a loop's keep it waiting no longer than
- * one does. On a machine with other work they get little of it; so the first thread is none of
- * them. */
-static void
-lower_priority(void)
-{
-    struct {
-        uint32_t size, policy;
-        uint64_t flags;
-        int32_t nice;
-        uint32_t priority;
-        uint64_t runtime, deadline, period;
-    } attributes = {.size = sizeof(attributes), .policy = SCHED_OTHER, .runtime = SLICE_NS};
-    int nice_now = getpriority(PRIO_PROCESS, 0);
-
-    static_assert(sizeof(attributes) == 48, "the first published size of struct sched_attr");
-    attributes.nice = nice_now > NICE ? nice_now : NICE;
-    syscall(SYS_sched_setattr, 0, &attributes, 0);
-}
 
 /* Makes the calls of one request until it is settled, or needs its context. */
 static void
@@ -107,19 +78,18 @@ join_at_locked(const pool *self)
 static bool
 wait_locked(pool *self, bool first, int64_t end)
 {
-    struct timespec until = {.tv_sec = end / 1000000000, .tv_nsec = end % 1000000000};
-    int error;
+    bool over;
 
     if (first) {
         self->first_idle = true;
-        error = pthread_cond_timedwait(&self->first_work, &self->lock, &until);
+        over = aya_condition_wait(&self->first_work, &self->lock, end);
         self->first_idle = false;
     } else {
         self->idle++;
-        error = pthread_cond_timedwait(&self->work, &self->lock, &until);
+        over = aya_condition_wait(&self->work, &self->lock, end);
         self->idle--;
     }
-    return error == 0;
+    return !over;
 }
 
 /* Waits for a job that this thread should take; NULL: the thread's end. `hot`: it just made a
@@ -179,7 +149,7 @@ work(pool *self, bool first)
     aya_request *request;
     bool hot = false;
 
-    pthread_setname_np(pthread_self(), "aya-io");
+    aya_thread_name("aya-io");
     pthread_mutex_lock(&self->lock);
     if (first) {
         self->first_idle = false;
@@ -218,7 +188,7 @@ first_worker(void *argument)
 static void *
 further_worker(void *argument)
 {
-    lower_priority();
+    aya_thread_stand_back();
     work(argument, false);
     return NULL;
 }
@@ -227,7 +197,7 @@ static int
 start_worker_locked(pool *self)
 {
     bool first = !self->first_lives;
-    int error = aya_posix_start_thread(first ? first_worker : further_worker, self);
+    int error = aya_thread_start(first ? first_worker : further_worker, self);
 
     if (error < 0) {
         return error;
@@ -246,25 +216,20 @@ start_worker_locked(pool *self)
 static void
 init_pool(void)
 {
-    pthread_condattr_t attributes;
-
-    pthread_condattr_init(&attributes);
-    pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
-    pthread_cond_init(&shared_pool.first_work, &attributes);
-    pthread_cond_init(&shared_pool.work, &attributes);
-    pthread_condattr_destroy(&attributes);
+    aya_condition_init(&shared_pool.first_work);
+    aya_condition_init(&shared_pool.work);
     aya_link_init(&shared_pool.jobs);
 }
 
 static unsigned
 wanted_threads(const aya_config *config)
 {
-    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    unsigned processors = aya_processors();
 
     if (config->io_worker_count > 0) {
         return (unsigned)config->io_worker_count;
     }
-    return processors < 2 ? 4 : processors > 8 ? 16 : (unsigned)processors * 2;
+    return processors < 2 ? 4 : processors > 8 ? 16 : processors * 2;
 }
 
 int
@@ -272,7 +237,7 @@ aya_pool_open(aya_context *context, void **state)
 {
     pool *self = &shared_pool;
 
-    aya_posix_grow_descriptors();
+    aya_grow_descriptors();
     pthread_once(&pool_made, init_pool);
     pthread_mutex_lock(&self->lock);
     self->contexts++;

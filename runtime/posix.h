@@ -1,10 +1,11 @@
-/* The system calls that rows of spec/backends/threads.toml name, and what other files of
- * runtime/ need of the system. >= 0 or -errno, unless a comment says otherwise.
+/* The system calls that rows of spec/backends/threads.toml name, and what the files of runtime/
+ * that are for POSIX systems need of the system: posix.c, and linux.c or darwin.c. >= 0 or -errno,
+ * unless a comment says otherwise.
  */
 #ifndef AYA_POSIX_H
 #define AYA_POSIX_H
 
-#include "aya.h"
+#include "internal.h"
 
 /* May wait: workers only. AYA_RESULT_ALONE where the open would wait for another party (a FIFO).
  * Learns the file's mount. */
@@ -25,23 +26,32 @@ int64_t aya_posix_pread_nowait(int fd, void *buf, size_t size, int64_t offset);
 int64_t aya_posix_read_nowait(int fd, void *buf, size_t size);
 int64_t aya_posix_write_nowait(int fd, const void *data, size_t size);
 
-/* What the system knows of an open file without asking another machine or process: 0 or -errno. */
-int aya_posix_stat_cached(int fd, struct statx *stat);
-/* The number of the mount in `stat`, never used again for another; 0: not known. */
-uint64_t aya_posix_mount_of(const struct statx *stat);
+/* What is known of an open file. */
+typedef struct aya_facts {
+    uint32_t mode, links, block_size;
+    uint64_t size, inode, device, rdevice;
+    uint64_t mount; /* a number for aya_mount_find(); 0: not known */
+} aya_facts;
 
-/* Starts a detached thread that takes no signals. 0 or -errno. */
-int aya_posix_start_thread(void *(*run)(void *), void *argument);
-/* Makes the descriptor table large once: growing it beside a thread holds the opener for
- * milliseconds. */
-void aya_posix_grow_descriptors(void);
+/* What the system has at hand, without asking another machine or process: 0 or -errno. */
+int aya_posix_facts(int fd, aya_facts *facts);
+/* The same of a path, which may wait. Where the system has it, *descriptor only names the file, and
+ * `name` (of AYA_PIN_NAME bytes) is a path that opens what it names; else *descriptor is -1 and
+ * `name` empty. 0 or -errno. */
+int aya_posix_pin(const char *path, int *descriptor, char *name, aya_facts *facts);
+#define AYA_PIN_NAME 32
+/* The descriptor that operations on a pollable file use: one with O_NONBLOCK where waiting could
+ * not be avoided else, and one can be had that leaves the caller's own description alone. `flags`
+ * are those of `fd`. */
+int aya_posix_own_description(int fd, int flags, const aya_facts *facts);
+/* Whether the file was opened past the page cache. */
+bool aya_posix_is_direct(int fd, int flags);
+/* Asks the open file's filesystem what it is; may wait. */
+aya_mount aya_posix_judge_mount(int fd);
 
-/* The parts that the whole process shares take their lock before a fork, give it back in the
- * parent, and in the child start afresh without what other threads had; called by fork.c. */
-typedef enum aya_fork_phase { AYA_FORK_BEFORE, AYA_FORK_PARENT, AYA_FORK_CHILD } aya_fork_phase;
-void aya_pool_fork(aya_fork_phase phase);
-void aya_alone_fork(aya_fork_phase phase);
-void aya_mounts_fork(aya_fork_phase phase);
-void aya_reasons_fork(aya_fork_phase phase);
+/* Where the system has no call that never waits: a plain one on a descriptor that is ready.
+ * -EOPNOTSUPP for what readiness says nothing of. */
+int64_t aya_posix_read_ready(int fd, void *buf, size_t size);
+int64_t aya_posix_write_ready(int fd, const void *data, size_t size);
 
 #endif

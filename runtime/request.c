@@ -7,7 +7,6 @@
 #include "group.h"
 
 #include <stdlib.h>
-#include <unistd.h>
 
 static void deliver(aya_context *context, aya_request *request);
 

@@ -1,5 +1,5 @@
-/* Waiting for readiness: the context's epoll instance, in which each waiting request watches
- * once.
+/* Waiting for readiness on Linux: the context's epoll instance, in which each waiting request
+ * watches once.
  *
  * Runs in the context's thread and never waits. While a request is WAITING its `shared` is free
  * but for a reap, and `backend_data` holds the duplicate of a descriptor that somebody else
@@ -7,11 +7,25 @@
  */
 #include "internal.h"
 
+#include <fcntl.h>
 #include <sys/epoll.h>
 #include <unistd.h>
 
 /* Requests that one reap serves; the rest stay ready for the next. */
 #define BATCH 64
+
+int
+aya_poll_open(aya_context *context)
+{
+    context->poll_descriptor = epoll_create1(EPOLL_CLOEXEC);
+    return context->poll_descriptor < 0 ? -errno : 0;
+}
+
+void
+aya_poll_close(aya_context *context)
+{
+    close(context->poll_descriptor);
+}
 
 bool
 aya_poll_possible(aya_handle handle)
