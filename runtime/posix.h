@@ -26,6 +26,11 @@ int64_t aya_posix_pread_nowait(int fd, void *buf, size_t size, int64_t offset);
 int64_t aya_posix_read_nowait(int fd, void *buf, size_t size);
 int64_t aya_posix_write_nowait(int fd, const void *data, size_t size);
 
+/* macOS only, workers only. */
+int64_t aya_darwin_fsync(int fd, bool data_only);
+int64_t aya_darwin_allocate(int fd, int64_t offset, int64_t size);
+int64_t aya_darwin_advise(int fd, int64_t offset, int64_t size, int advice);
+
 /* What is known of an open file. */
 typedef struct aya_facts {
     uint32_t mode, links, block_size;
