@@ -87,7 +87,7 @@ static const aya_backend aya_backend_iocp = {
 };
 #endif
 
-#if defined(AYA_WITH_DISPATCH) && (defined(__BLOCKS__))
+#if defined(AYA_WITH_DISPATCH) && (!defined(_WIN32))
 int aya_dispatch_open(aya_context *context, void **state);
 void aya_dispatch_close(aya_context *context, void *state);
 int aya_dispatch_submit(aya_context *context, void *state, aya_link *queue);
@@ -212,7 +212,7 @@ const aya_backend *const aya_backends[] = {
 #if defined(AYA_WITH_IOCP) && (defined(_WIN32))
     &aya_backend_iocp,
 #endif
-#if defined(AYA_WITH_DISPATCH) && (defined(__BLOCKS__))
+#if defined(AYA_WITH_DISPATCH) && (!defined(_WIN32))
     &aya_backend_dispatch,
 #endif
     &aya_backend_threads,

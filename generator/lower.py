@@ -376,13 +376,14 @@ def lower_overlapped(op: Op, row: Row, backend: Backend) -> Function:
 
 def lower_block(op: Op, row: Row, backend: Backend) -> Function:
     block = row.fields["block"]
+    ended = f"aya_{backend.name}_ended(job, "
     if block.startswith("aya_"):
-        lines = split_call("done(context, ", block, ");", 8)
+        lines = split_call(ended, block, ");", 8)
     elif row.fields.get("returns") == "errno":
-        lines = split_call("done(context, -(int64_t)", block, ");", 8)
+        lines = split_call(f"{ended}-(int64_t)", block, ");", 8)
     else:
         lines = (*split_call("const int64_t result = ", block, ";", 8), "",
-                 "done(context, result < 0 ? -errno : result);")
+                 f"{ended}result < 0 ? -errno : result);")
     return Function(op, str(row.where), used(op, [block]), (Branch("", (), tuple(lines)),), True)
 
 

@@ -34,6 +34,8 @@ hint(int error)
         return ": the limit of locked memory (ulimit -l) or of memory";
     case -EMFILE:
         return ": the limit of open descriptors (ulimit -n)";
+    case -ECHILD:
+        return ": the system lets it run nothing in a child of a fork";
     case -EAGAIN:
         return ": a limit of the system is used up (fs.aio-max-nr)";
     default:
@@ -135,6 +137,9 @@ choose_backend(aya_context *context)
         keep_reason(i, error);
         if (error == 0) {
             return 0;
+        }
+        if (error == -ECHILD) {
+            wanted = NULL; /* it was chosen for the parent: the child goes on with what works */
         }
     }
     return error;

@@ -293,7 +293,8 @@ static const struct {
     {"linux_aio", "Linux kernel AIO for files opened with O_DIRECT, a pool of C threads for others",
      true},
     {"iocp", "Windows I/O completion ports", true},
-    {"dispatch", "macOS Dispatch I/O", true},
+    {"dispatch", "macOS Dispatch: blocking calls as blocks on the system's queue, no I/O channels",
+     false},
     {"threads", "a pool of C threads that make blocking calls", false},
 };
 
