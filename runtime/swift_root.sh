@@ -1,7 +1,7 @@
 #!/bin/sh
-# Prints the root of a Swift toolchain with libdispatch and a compiler that knows blocks: the one that
-# AYA_SWIFT_ROOT names, else that of the `swift` on PATH, else one that swiftly installed. Fails
-# where there is none.
+# Prints the root of a Swift toolchain with libdispatch and a compiler that knows blocks: the one
+# that AYA_SWIFT_ROOT names, else that of the `swift` on PATH, else one that swiftly installed.
+# Fails where there is none.
 {
     printf '%s\n' "${AYA_SWIFT_ROOT:-}"
     if [ -z "${AYA_SWIFT_ROOT:-}" ]; then
