@@ -40,6 +40,8 @@ static const aya_backend aya_backend_io_uring = {
         [AYA_OP_WRITE] = AYA_ROW_OWN,
         [AYA_OP_WRITE_AT] = AYA_ROW_OWN,
         [AYA_OP_WRITE_MANY] = AYA_ROW_VIA,
+        [AYA_OP_WRITEV] = AYA_ROW_VIA,
+        [AYA_OP_WRITEV_AT] = AYA_ROW_VIA,
     },
     .opcodes = {
         [AYA_OP_TRUNCATE] = 55, /* FTRUNCATE */
@@ -83,6 +85,8 @@ static const aya_backend aya_backend_iocp = {
         [AYA_OP_WRITE] = AYA_ROW_OWN,
         [AYA_OP_WRITE_AT] = AYA_ROW_OWN,
         [AYA_OP_WRITE_MANY] = AYA_ROW_VIA,
+        [AYA_OP_WRITEV] = AYA_ROW_VIA,
+        [AYA_OP_WRITEV_AT] = AYA_ROW_VIA,
     },
 };
 #endif
@@ -123,6 +127,8 @@ static const aya_backend aya_backend_dispatch = {
         [AYA_OP_WRITE] = AYA_ROW_VIA,
         [AYA_OP_WRITE_AT] = AYA_ROW_OWN,
         [AYA_OP_WRITE_MANY] = AYA_ROW_VIA,
+        [AYA_OP_WRITEV] = AYA_ROW_OWN,
+        [AYA_OP_WRITEV_AT] = AYA_ROW_OWN,
     },
 };
 #endif
@@ -162,6 +168,8 @@ const aya_backend aya_backend_threads = {
         [AYA_OP_WRITE] = AYA_ROW_OWN,
         [AYA_OP_WRITE_AT] = AYA_ROW_OWN,
         [AYA_OP_WRITE_MANY] = AYA_ROW_VIA,
+        [AYA_OP_WRITEV] = AYA_ROW_OWN,
+        [AYA_OP_WRITEV_AT] = AYA_ROW_OWN,
     },
 };
 
@@ -201,6 +209,8 @@ static const aya_backend aya_backend_linux_aio = {
         [AYA_OP_WRITE] = AYA_ROW_VIA,
         [AYA_OP_WRITE_AT] = AYA_ROW_DIRECT,
         [AYA_OP_WRITE_MANY] = AYA_ROW_VIA,
+        [AYA_OP_WRITEV] = AYA_ROW_VIA,
+        [AYA_OP_WRITEV_AT] = AYA_ROW_VIA,
     },
 };
 #endif

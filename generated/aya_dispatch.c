@@ -121,6 +121,35 @@ start_write_at(const aya_op *op, dispatch_queue_t queue, void *job)
     });
 }
 
+static void
+start_writev(const aya_op *op, dispatch_queue_t queue, void *job)
+{
+    const aya_handle file = op->file->io;
+    const aya_parts data = aya_parts_past(op->args.writev.data, op->done);
+
+    dispatch_async(queue, ^{
+        if (!aya_dispatch_begins(job)) {
+            return;
+        }
+        aya_dispatch_ended(job, aya_posix_writev(file, data));
+    });
+}
+
+static void
+start_writev_at(const aya_op *op, dispatch_queue_t queue, void *job)
+{
+    const aya_handle file = op->file->io;
+    const int64_t offset = op->args.writev_at.offset + op->done;
+    const aya_parts data = aya_parts_past(op->args.writev_at.data, op->done);
+
+    dispatch_async(queue, ^{
+        if (!aya_dispatch_begins(job)) {
+            return;
+        }
+        aya_dispatch_ended(job, aya_posix_pwritev(file, data, offset));
+    });
+}
+
 static void (*const starts[AYA_OP_COUNT])(const aya_op *op, dispatch_queue_t queue, void *job) = {
     [AYA_OP_CLOSE] = start_close,
     [AYA_OP_READ_AT] = start_read_at,
@@ -128,6 +157,8 @@ static void (*const starts[AYA_OP_COUNT])(const aya_op *op, dispatch_queue_t que
     [AYA_OP_STAT] = start_stat,
     [AYA_OP_TRUNCATE] = start_truncate,
     [AYA_OP_WRITE_AT] = start_write_at,
+    [AYA_OP_WRITEV] = start_writev,
+    [AYA_OP_WRITEV_AT] = start_writev_at,
 };
 
 /* 0, or -ENOTSUP where the backend has no row. */

@@ -312,6 +312,61 @@ static const aya_span spans_write_many_2[] = {
     {.offset = 0, .size = 1, .buf = (void *)(uintptr_t)"x"},
 };
 
+static void
+fill_writev_1(aya_op *op, const aya_example_call *call)
+{
+    static const aya_part parts[] = {
+        {.data = "ab", .size = 2},
+        {.data = "c", .size = 1},
+    };
+
+    aya_op_writev(op, call->file, (aya_parts){.list = parts, .count = 2, .size = 3});
+}
+
+static void
+fill_writev_2(aya_op *op, const aya_example_call *call)
+{
+    static const aya_part parts[] = {
+        {.data = "abc", .size = 3},
+        {.data = "", .size = 0},
+        {.data = "d", .size = 1},
+    };
+
+    aya_op_writev(op, call->file, (aya_parts){.list = parts, .count = 3, .size = 4});
+}
+
+static void
+fill_writev_at_1(aya_op *op, const aya_example_call *call)
+{
+    static const aya_part parts[] = {
+        {.data = "abc", .size = 3},
+        {.data = "", .size = 0},
+        {.data = "de", .size = 2},
+    };
+
+    aya_op_writev_at(op, call->file, 3, (aya_parts){.list = parts, .count = 3, .size = 5});
+}
+
+static void
+fill_writev_at_2(aya_op *op, const aya_example_call *call)
+{
+    static const aya_part parts[] = {
+        {.data = "x", .size = 1},
+    };
+
+    aya_op_writev_at(op, call->file, 4, (aya_parts){.list = parts, .count = 1, .size = 1});
+}
+
+static void
+fill_writev_at_3(aya_op *op, const aya_example_call *call)
+{
+    static const aya_part parts[] = {
+        {.data = "x", .size = 1},
+    };
+
+    aya_op_writev_at(op, call->file, 0, (aya_parts){.list = parts, .count = 1, .size = 1});
+}
+
 const aya_example aya_examples[] = {
     {
         .where = "spec/ops/advise.toml:29",
@@ -694,6 +749,50 @@ const aya_example aya_examples[] = {
         .spans_len = 1,
         .fill = fill_write_many_2,
     },
+    {
+        .where = "spec/ops/writev.toml:20",
+        .code = AYA_OP_WRITEV,
+        .kind = AYA_EXAMPLE_FILE,
+        .file = {"0123456789", 10},
+        .after = {"abc3456789", 10},
+        .count = 3,
+        .fill = fill_writev_1,
+    },
+    {
+        .where = "spec/ops/writev.toml:26",
+        .code = AYA_OP_WRITEV,
+        .kind = AYA_EXAMPLE_PIPE,
+        .file = {"", 0},
+        .after = {"abcd", 4},
+        .count = 4,
+        .fill = fill_writev_2,
+    },
+    {
+        .where = "spec/ops/writev_at.toml:24",
+        .code = AYA_OP_WRITEV_AT,
+        .kind = AYA_EXAMPLE_FILE,
+        .file = {"0123456789", 10},
+        .after = {"012abcde89", 10},
+        .count = 5,
+        .fill = fill_writev_at_1,
+    },
+    {
+        .where = "spec/ops/writev_at.toml:30",
+        .code = AYA_OP_WRITEV_AT,
+        .kind = AYA_EXAMPLE_FILE,
+        .file = {"01", 2},
+        .after = {"01\000\000x", 5},
+        .count = 1,
+        .fill = fill_writev_at_2,
+    },
+    {
+        .where = "spec/ops/writev_at.toml:36",
+        .code = AYA_OP_WRITEV_AT,
+        .kind = AYA_EXAMPLE_PIPE,
+        .file = {"", 0},
+        .error = ESPIPE,
+        .fill = fill_writev_at_3,
+    },
 };
 
-const size_t aya_examples_count = 46;
+const size_t aya_examples_count = 51;

@@ -126,6 +126,20 @@ probe_write(const aya_op *op)
 #endif
 }
 
+static int64_t
+probe_writev(const aya_op *op)
+{
+#if defined(_WIN32)
+    (void)op;
+    return -EAGAIN;
+#else
+    const aya_handle file = op->file->io;
+    const aya_parts data = aya_parts_past(op->args.writev.data, op->done);
+
+    return aya_posix_write_nowait(file, aya_parts_data(&data), aya_parts_data_len(&data));
+#endif
+}
+
 static int64_t (*const probes[AYA_OP_COUNT])(const aya_op *op) = {
     [AYA_OP_OPEN] = probe_open,
     [AYA_OP_READ] = probe_read,
@@ -133,6 +147,7 @@ static int64_t (*const probes[AYA_OP_COUNT])(const aya_op *op) = {
     [AYA_OP_READINTO_AT] = probe_readinto_at,
     [AYA_OP_STAT] = probe_stat,
     [AYA_OP_WRITE] = probe_write,
+    [AYA_OP_WRITEV] = probe_writev,
 };
 
 int64_t

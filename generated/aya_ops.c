@@ -164,6 +164,31 @@ const aya_op_info aya_op_infos[AYA_OP_COUNT] = {
         .takes = true,
         .each = AYA_OP_WRITE_AT,
     },
+    [AYA_OP_WRITEV] = {
+        .name = "writev",
+        .on = AYA_ON_FILE,
+        .result = AYA_RESULT_COUNT,
+        .cancel = AYA_CANCEL_WAIT,
+        .probe = AYA_PROBE_READY,
+        .batch = true,
+        .resumes = true,
+        .changes = true,
+        .takes = true,
+        .writes = true,
+        .each = AYA_OP_COUNT,
+    },
+    [AYA_OP_WRITEV_AT] = {
+        .name = "writev_at",
+        .on = AYA_ON_FILE,
+        .result = AYA_RESULT_COUNT,
+        .cancel = AYA_CANCEL_WAIT,
+        .probe = AYA_PROBE_NONE,
+        .batch = true,
+        .resumes = true,
+        .changes = true,
+        .takes = true,
+        .each = AYA_OP_COUNT,
+    },
 };
 
 void
@@ -321,6 +346,26 @@ aya_op_write_many(aya_op *op, aya_file *file, aya_span *writes, size_t writes_le
     };
 }
 
+void
+aya_op_writev(aya_op *op, aya_file *file, aya_parts data)
+{
+    *op = (aya_op){
+        .code = AYA_OP_WRITEV,
+        .file = file,
+        .args.writev = {.data = data},
+    };
+}
+
+void
+aya_op_writev_at(aya_op *op, aya_file *file, int64_t offset, aya_parts data)
+{
+    *op = (aya_op){
+        .code = AYA_OP_WRITEV_AT,
+        .file = file,
+        .args.writev_at = {.offset = offset, .data = data},
+    };
+}
+
 /* -- results of calls ------------------------------------------------------------------------- */
 
 enum { SHORT_NONE, SHORT_RESUME, SHORT_RESUME_UNTIL_EOF };
@@ -330,6 +375,8 @@ static const uint8_t shorts[AYA_OP_COUNT] = {
     [AYA_OP_READINTO_AT] = SHORT_RESUME_UNTIL_EOF,
     [AYA_OP_WRITE] = SHORT_RESUME,
     [AYA_OP_WRITE_AT] = SHORT_RESUME,
+    [AYA_OP_WRITEV] = SHORT_RESUME,
+    [AYA_OP_WRITEV_AT] = SHORT_RESUME,
 };
 
 /* Whether the call is made again after this error. */
@@ -344,6 +391,8 @@ retried(uint8_t code, int error)
     case AYA_OP_READINTO_AT:
     case AYA_OP_WRITE:
     case AYA_OP_WRITE_AT:
+    case AYA_OP_WRITEV:
+    case AYA_OP_WRITEV_AT:
         return error == EAGAIN || error == EINTR;
     default:
         return error == EINTR;
@@ -364,6 +413,10 @@ aya_op_total(const aya_op *op)
         return (int64_t)op->args.write.data_len;
     case AYA_OP_WRITE_AT:
         return (int64_t)op->args.write_at.data_len;
+    case AYA_OP_WRITEV:
+        return (int64_t)op->args.writev.data.size;
+    case AYA_OP_WRITEV_AT:
+        return (int64_t)op->args.writev_at.data.size;
     default:
         return 0;
     }

@@ -23,6 +23,8 @@ typedef enum aya_op_code {
     AYA_OP_WRITE,
     AYA_OP_WRITE_AT,
     AYA_OP_WRITE_MANY,
+    AYA_OP_WRITEV,
+    AYA_OP_WRITEV_AT,
     AYA_OP_COUNT
 } aya_op_code;
 
@@ -150,6 +152,13 @@ typedef struct aya_op {
             aya_span *writes;
             size_t writes_len;
         } write_many;
+        struct {
+            aya_parts data;
+        } writev;
+        struct {
+            int64_t offset;
+            aya_parts data;
+        } writev_at;
     } args;
 } aya_op;
 
@@ -191,6 +200,8 @@ void aya_op_truncate(aya_op *op, aya_file *file, int64_t size);
 void aya_op_write(aya_op *op, aya_file *file, const void *data, size_t data_len);
 void aya_op_write_at(aya_op *op, aya_file *file, int64_t offset, const void *data, size_t data_len);
 void aya_op_write_many(aya_op *op, aya_file *file, aya_span *writes, size_t writes_len);
+void aya_op_writev(aya_op *op, aya_file *file, aya_parts data);
+void aya_op_writev_at(aya_op *op, aya_file *file, int64_t offset, aya_parts data);
 
 /* Judges the result of one call of the operation and keeps account of it. */
 aya_verdict aya_settle(aya_op *op, int64_t result);

@@ -239,6 +239,33 @@ call_write_at(const aya_op *op)
 #endif
 }
 
+static int64_t
+call_writev(const aya_op *op)
+{
+    const aya_handle file = op->file->io;
+    const aya_parts data = aya_parts_past(op->args.writev.data, op->done);
+
+#if defined(_WIN32)
+    return aya_win32_write(file, aya_parts_data(&data), aya_parts_data_len(&data));
+#else
+    return aya_posix_writev(file, data);
+#endif
+}
+
+static int64_t
+call_writev_at(const aya_op *op)
+{
+    const aya_handle file = op->file->io;
+    const int64_t offset = op->args.writev_at.offset + op->done;
+    const aya_parts data = aya_parts_past(op->args.writev_at.data, op->done);
+
+#if defined(_WIN32)
+    return aya_win32_pwrite(file, aya_parts_data(&data), aya_parts_data_len(&data), offset);
+#else
+    return aya_posix_pwritev(file, data, offset);
+#endif
+}
+
 static int64_t (*const calls[AYA_OP_COUNT])(const aya_op *op) = {
     [AYA_OP_ADVISE] = call_advise,
     [AYA_OP_ALLOCATE] = call_allocate,
@@ -253,6 +280,8 @@ static int64_t (*const calls[AYA_OP_COUNT])(const aya_op *op) = {
     [AYA_OP_TRUNCATE] = call_truncate,
     [AYA_OP_WRITE] = call_write,
     [AYA_OP_WRITE_AT] = call_write_at,
+    [AYA_OP_WRITEV] = call_writev,
+    [AYA_OP_WRITEV_AT] = call_writev_at,
 };
 
 int64_t

@@ -25,7 +25,7 @@ def op_names(op: Op) -> list[str]:
 
 def amounts(op: Op) -> list[Param]:
     """What can say how many bytes a transfer moves; buffers before sizes."""
-    buffers = [p for p in op.params if p.type in ("bytes_in", "bytes_out")]
+    buffers = [p for p in op.params if p.type in ("bytes_in", "bytes_out", "parts")]
     return buffers or [p for p in op.params if p.type == "size"]
 
 
@@ -63,6 +63,8 @@ def check_params(op: Op, faults: Faults) -> None:
         elif optional:
             faults.add(param.where, f"parameter '{param.name}' must have a default, or stand "
                                     f"before '{optional}', which has one")
+        if param.type == "parts" and op.surface != "stream":
+            faults.add(param.where, "type 'parts' belongs to streams: surface = \"stream\"")
         if param.type in ("spans", "pairs") and not op.rules.each:
             faults.add(param.where, f"type '{param.type}' belongs to a group: "
                                     "[rules] each = \"...\"")
@@ -89,8 +91,8 @@ def check_rules(op: Op, faults: Faults) -> None:
             faults.add(at("short"), f"short = {rules.short!r} needs a result of bytes or count")
         elif op.result == "count" and len(amounts(op)) != 1:
             faults.add(at("short"), f"short = {rules.short!r} needs exactly one buffer or size")
-    if rules.cancel == "detach" and any(p.type in ("bytes_in", "bytes_out", "pairs")
-                                        for p in op.params):
+    if rules.cancel == "detach" and any(p.type in ("bytes_in", "bytes_out", "parts",
+                                                   "pairs") for p in op.params):
         faults.add(at("cancel"), "cancel = 'detach' would leave the kernel with the caller's "
                                  "memory; it is one of: wait, shield")
     if rules.order == "fence" and op.on != "file":
@@ -144,6 +146,9 @@ def value_fault(param: Param, value: Any) -> str:
             for v in value
         )
         return "" if good else "must be a list of pairs"
+    if kind == "parts":
+        good = isinstance(value, list) and all(isinstance(v, str) for v in value)
+        return "" if good else "must be a list of strings"
     if kind in ("path", "handle"):
         plain = isinstance(value, str) and is_word(value)
         return "" if plain else "must be a plain file name, beside the example's file"

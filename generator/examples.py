@@ -53,6 +53,9 @@ def argument(op: Op, param: Param, example: Example) -> list[str]:
         return [ctext.quoted(data), str(len(data))]
     if kind == "bytes_out":
         return ["call->buf", str(value)]
+    if kind == "parts":
+        size = sum(len(part.encode()) for part in value)
+        return [f"(aya_parts){{.list = parts, .count = {len(value)}, .size = {size}}}"]
     if kind in ("spans", "pairs"):
         return ["call->spans", "call->spans_len"]
     return ["call->other_path" if kind == "path" else "call->other_file"]
@@ -77,6 +80,13 @@ def span(value: list[Any]) -> str:
 def spans(op: Op, example: Example) -> list[str]:
     found = [p.name for p in op.params if p.type in ("spans", "pairs")]
     return [span(v) for v in example.call[found[0]]] if found else []
+
+
+def parts(op: Op, example: Example) -> list[str]:
+    """The initialisers of an aya_part each."""
+    found = [p.name for p in op.params if p.type == "parts"]
+    data = [v.encode() for name in found for v in example.call[name]]
+    return [f"{{.data = {ctext.quoted(one)}, .size = {len(one)}}}" for one in data]
 
 
 def as_bytes(value: Any) -> bytes:
@@ -131,7 +141,7 @@ def plain(value: Any) -> Any:
 
 
 def plain_argument(param: Param, value: Any) -> Any:
-    if param.type in ("bytes_in", "spans", "pairs"):
+    if param.type in ("bytes_in", "parts", "spans", "pairs"):
         return plain(value)
     return value
 
@@ -145,7 +155,7 @@ def plain_example(op: Op, example: Example) -> dict[str, Any]:
         "call": {k: plain_argument(params[k], v) for k, v in example.call.items()},
         "buffers": [p.name for p in op.params if p.type == "bytes_out"],
         "other": {"param": beside.name, "type": beside.type} if beside else None,
-        "writes": any(p.type in ("bytes_in", "pairs") for p in op.params),
+        "writes": any(p.type in ("bytes_in", "parts", "pairs") for p in op.params),
         "returns": op.result,
     }
     if example.error:

@@ -99,6 +99,7 @@ def declare(op: Op, param: Param) -> tuple[str, ...]:
         "mode": (f"uint32_t {name}",),
         "bytes_in": (f"const void *{name}", f"size_t {name}_len"),
         "bytes_out": (f"void *{name}", f"size_t {name}_len"),
+        "parts": (f"aya_parts {name}",),
         "path": (f"const aya_path_char *{name}",),
         "handle": (f"aya_file *{name}",),
         "spans": (f"aya_span *{name}", f"size_t {name}_len"),
@@ -132,11 +133,13 @@ def initialisers(op: Op, members: tuple[str, ...]) -> tuple[str, ...]:
 
 def total(op: Op) -> str:
     if op.rules.each or (op.result != "bytes" and op.rules.short == "none" and not any(
-            p.type in ("bytes_in", "bytes_out") for p in op.params)):
+            p.type in ("bytes_in", "bytes_out", "parts") for p in op.params)):
         return ""
     param = amounts(op)[0]
     if param.type == "size":
         return f"op->args.{op.name}.{param.name}"
+    if param.type == "parts":
+        return f"(int64_t)op->args.{op.name}.{param.name}.size"
     return f"(int64_t)op->args.{op.name}.{param.name}_len"
 
 
@@ -180,9 +183,9 @@ def lower_op(op: Op, ops: dict[str, Op], unsupported: bool) -> LoweredOp:
         child=ops.get(op.rules.each),
         child_values=child_values(ops.get(op.rules.each)),
         errors=errors(op, unsupported),
-        changes=bool(types & {"bytes_in", "pairs"}) or op.rules.order == "fence",
+        changes=bool(types & {"bytes_in", "parts", "pairs"}) or op.rules.order == "fence",
         gives=moves and (whole.result == "bytes" or "bytes_out" in types),
-        takes=moves and bool(types & {"bytes_in", "pairs"}),
+        takes=moves and bool(types & {"bytes_in", "parts", "pairs"}),
         streams=moves and not types & {"offset", "spans", "pairs"},
     )
 
@@ -229,6 +232,8 @@ def param_locals(op: Op, param: Param, moves: bool) -> dict[str, str]:
             f"{name}_len": f"const size_t {name}_len = "
                            f"aya_left((int64_t){arg}_len, op->done, TRANSFER_LIMIT);",
         }
+    if kind == "parts":
+        return {name: f"const aya_parts {name} = aya_parts_past({arg}, op->done);"}
     types = {"flag": "const bool", "enum": "const int", "mode": "const uint32_t",
              "path": "const aya_path_char *const", "handle": "const aya_handle"}
     cast = "(int)" if kind == "enum" else ""

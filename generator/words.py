@@ -4,8 +4,8 @@ ON = ("file", "path", "none")
 RESULTS = ("none", "count", "bytes", "list", "handle", "stat")
 SURFACES = ("method", "stream")
 TYPES = (
-    "size", "offset", "flag", "enum", "bytes_in", "bytes_out", "path", "handle", "spans", "pairs",
-    "mode",
+    "size", "offset", "flag", "enum", "bytes_in", "bytes_out", "parts", "path", "handle", "spans",
+    "pairs", "mode",
 )
 DEFAULTED = ("size", "offset", "flag", "enum", "mode")
 SHORTS = ("none", "resume", "resume-until-eof")

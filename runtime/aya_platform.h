@@ -69,4 +69,24 @@ typedef struct aya_span {
     int64_t result;   /* bytes moved, or -errno */
 } aya_span;
 
+/* Contiguous memory, one of several that are written behind each other. */
+typedef struct aya_part {
+    const void *data;
+    size_t size;      /* bytes */
+    void *owner;      /* the caller's own */
+} aya_part;
+
+/* Parts that one operation writes: list[0..count), the first without its first `skip` bytes. */
+typedef struct aya_parts {
+    const aya_part *list;
+    size_t count, skip;
+    size_t size;      /* bytes in all, without those that are skipped */
+} aya_parts;
+
+/* The same without the first `done` bytes, and so without parts that have none left. */
+aya_parts aya_parts_past(aya_parts parts, int64_t done);
+/* What is left of the first part, as far as one call takes it; NULL and 0 where there is none. */
+const void *aya_parts_data(const aya_parts *parts);
+size_t aya_parts_data_len(const aya_parts *parts);
+
 #endif

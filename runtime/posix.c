@@ -1,8 +1,9 @@
 /* What POSIX systems share: system calls in the form that the generated rows want, threads, and the
  * wait for a context's descriptors.
  *
- * aya_posix_open() and aya_posix_close() run in workers and may wait, aya_context_sleep() is there
- * to wait; the rest may run in a loop's thread and never waits. Knows no requests.
+ * aya_posix_open(), _close(), _writev() and _pwritev() run in workers and may wait,
+ * aya_context_sleep() is there to wait; the rest may run in a loop's thread and never waits. Knows
+ * no requests.
  */
 #include "posix.h"
 
@@ -12,6 +13,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #define DESCRIPTORS_AT_LEAST 2048
@@ -138,6 +140,41 @@ aya_posix_write_ready(int fd, const void *data, size_t size)
         return plain;
     }
     return result_of(write(fd, data, plain == 1 && size > PIPE_BUF ? PIPE_BUF : size));
+}
+
+/* -- parts ------------------------------------------------------------------------------------- */
+
+/* As many as one call gets; the rest is a short transfer's. */
+#define VECTOR_MOST 64
+
+static int
+fill_vector(struct iovec *vector, aya_parts parts)
+{
+    int count = 0;
+
+    for (; count < VECTOR_MOST && (size_t)count < parts.count; count++) {
+        const aya_part *part = &parts.list[count];
+        vector[count].iov_base = (char *)(uintptr_t)part->data + parts.skip;
+        vector[count].iov_len = part->size - parts.skip;
+        parts.skip = 0;
+    }
+    return count;
+}
+
+int64_t
+aya_posix_writev(int fd, aya_parts parts)
+{
+    struct iovec vector[VECTOR_MOST];
+
+    return result_of(writev(fd, vector, fill_vector(vector, parts)));
+}
+
+int64_t
+aya_posix_pwritev(int fd, aya_parts parts, int64_t offset)
+{
+    struct iovec vector[VECTOR_MOST];
+
+    return result_of(pwritev(fd, vector, fill_vector(vector, parts), offset));
 }
 
 /* -- waiting for a context --------------------------------------------------------------------- */

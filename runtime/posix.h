@@ -26,6 +26,10 @@ int64_t aya_posix_pread_nowait(int fd, void *buf, size_t size, int64_t offset);
 int64_t aya_posix_read_nowait(int fd, void *buf, size_t size);
 int64_t aya_posix_write_nowait(int fd, const void *data, size_t size);
 
+/* Write the parts, or the first of them; may wait. */
+int64_t aya_posix_writev(int fd, aya_parts parts);
+int64_t aya_posix_pwritev(int fd, aya_parts parts, int64_t offset);
+
 /* macOS only, workers only. */
 int64_t aya_darwin_fsync(int fd, bool data_only);
 int64_t aya_darwin_allocate(int fd, int64_t offset, int64_t size);

@@ -16,6 +16,10 @@
 #define UNBUFFERED_MOST ((size_t)1 << 20)
 /* The first block of a stream, and the one behind a seek; each further one is twice as long. */
 #define FIRST_BLOCK 4096
+/* What is smaller is copied: that costs no more than keeping it. */
+#define KEEP_LEAST 16384
+/* What may gather while a run is being written; a write beyond it waits. */
+#define GATHER_MOST ((size_t)4 << 20)
 
 /* -- runs -------------------------------------------------------------------------------------- */
 
@@ -77,8 +81,8 @@ aya_stream_release(aya_stream *stream)
         aya_shared_release(stream);
     }
     run_free(&stream->window);
-    run_free(&stream->gather);
-    run_free(&stream->behind);
+    aya_gather_free(&stream->gather, stream->release);
+    aya_gather_free(&stream->behind, stream->release);
     free(stream->stat);
     stream->stat = NULL;
 }
@@ -87,8 +91,8 @@ void
 aya_stream_after_fork(aya_stream *stream)
 {
     stream->generation = aya_fork_generation();
-    run_clear(&stream->gather);
-    run_clear(&stream->behind);
+    aya_gather_clear(&stream->gather, stream->release);
+    aya_gather_clear(&stream->behind, stream->release);
     if (stream->shared != NULL) {
         aya_shared_after_fork(stream);
     }
@@ -107,7 +111,7 @@ aya_stream_dirty(const aya_stream *stream)
     if (stream->shared != NULL) {
         return stream->back_busy || aya_shared_dirty(stream);
     }
-    return stream->back_busy || run_length(&stream->behind) > 0 || run_length(&stream->gather) > 0;
+    return stream->back_busy || stream->behind.size > 0 || stream->gather.size > 0;
 }
 
 /* -- front ------------------------------------------------------------------------------------- */
@@ -221,14 +225,25 @@ aya_stream_forget(aya_stream *stream)
 
 /* -- writing ----------------------------------------------------------------------------------- */
 
-static void
-set_write(aya_stream *stream, aya_op *op, int64_t at, const void *data, size_t size)
+/* Whether a write says where it goes. */
+static bool
+writes_at(aya_stream *stream)
 {
-    if (stream->file.positioned && !stream->file.append) {
-        aya_op_write_at(op, &stream->file, at, data, size);
+    bool at = stream->file.positioned && !stream->file.append;
+
+    stream->appended = stream->appended || !at;
+    return at;
+}
+
+static void
+set_behind(aya_stream *stream)
+{
+    aya_parts parts = aya_gather_all(&stream->behind);
+
+    if (writes_at(stream)) {
+        aya_op_writev_at(&stream->back.op, &stream->file, stream->behind_at, parts);
     } else {
-        stream->appended = true;
-        aya_op_write(op, &stream->file, data, size);
+        aya_op_writev(&stream->back.op, &stream->file, parts);
     }
 }
 
@@ -236,15 +251,51 @@ static void
 back_ended(aya_stream *stream)
 {
     const aya_op *op = &stream->back.op;
-    size_t moved = op->result < 0 ? (size_t)op->done : run_length(&stream->behind);
+    size_t moved = op->result < 0 ? (size_t)op->done : stream->behind.size;
 
     stream->back_busy = false;
-    stream->behind.begin += moved;
+    aya_gather_drop_first(&stream->behind, moved, stream->release);
     stream->behind_at += (int64_t)moved;
-    if (op->result >= 0) {
-        run_clear(&stream->behind);
-    } else if (op->result != -ECANCELED) {
+    if (op->result < 0 && op->result != -ECANCELED) {
         stream->back_error = (int)op->result;
+    }
+}
+
+static void back_done(aya_request *request);
+
+/* Writes `behind`, which is not empty. */
+static void
+back_run(aya_stream *stream, aya_context *context)
+{
+    set_behind(stream);
+    stream->back_busy = true;
+    if (aya_try(context, &stream->back)) {
+        back_ended(stream);
+        return;
+    }
+    stream->back.done = back_done;
+    aya_start(context, &stream->back);
+}
+
+/* Makes what was gathered the run to be written; `behind` is empty. */
+static void
+hand_over_gathered(aya_stream *stream)
+{
+    aya_gather empty = stream->behind;
+
+    stream->behind = stream->gather;
+    stream->gather = empty;
+    stream->behind_at = stream->position - (int64_t)stream->behind.size;
+}
+
+/* Once a buffer full has gathered it is written, unless an earlier one still is. */
+static void
+write_behind(aya_stream *stream, aya_context *context)
+{
+    if (stream->gather.size >= stream->buffer_size && stream->gather.size > 0 && !stream->back_busy
+        && stream->behind.size == 0) {
+        hand_over_gathered(stream);
+        back_run(stream, context);
     }
 }
 
@@ -254,35 +305,8 @@ back_done(aya_request *request)
     aya_stream *stream = (aya_stream *)((char *)request - offsetof(aya_stream, back));
 
     back_ended(stream);
+    write_behind(stream, request->context);
     stream->wake(stream);
-}
-
-/* Writes `behind`, which is not empty. */
-static void
-back_run(aya_stream *stream)
-{
-    aya_run *run = &stream->behind;
-
-    set_write(stream, &stream->back.op, stream->behind_at, run->data + run->begin, run_length(run));
-    stream->back_busy = true;
-    if (aya_try(stream->context, &stream->back)) {
-        back_ended(stream);
-        return;
-    }
-    stream->back.done = back_done;
-    aya_start(stream->context, &stream->back);
-}
-
-/* Makes what was gathered the run to be written; `behind` is empty. */
-static void
-hand_over_gathered(aya_stream *stream)
-{
-    aya_run empty = stream->behind;
-
-    stream->behind = stream->gather;
-    stream->gather = empty;
-    run_clear(&stream->gather);
-    stream->behind_at = stream->position - (int64_t)run_length(&stream->behind);
 }
 
 int
@@ -319,10 +343,10 @@ aya_stream_drain(aya_stream *stream)
         if (stream->back_error != 0) {
             return aya_stream_take_back_error(stream);
         }
-        if (run_length(&stream->behind) == 0) {
+        if (stream->behind.size == 0) {
             hand_over_gathered(stream);
         }
-        back_run(stream);
+        back_run(stream, stream->context);
     }
     if (stream->appended) {
         find_appended_position(stream);
@@ -371,37 +395,79 @@ aya_stream_sync(aya_stream *stream)
     return aya_stream_front_run(stream, FRONT_SYNC);
 }
 
-/* What is as large as the buffer is written from where it lies. */
+/* Whether the stream keeps the data instead of copying it. Where the system wants memory aligned
+ * nothing is put together. */
 static bool
-writes_directly(const aya_stream *stream, size_t size)
+is_kept(const aya_stream *stream, size_t size, const void *owner)
 {
-    return size >= stream->buffer_size && !aya_stream_dirty(stream);
+    return owner != NULL && size >= KEEP_LEAST && size <= stream->buffer_size
+           && stream->file.kind == AYA_FILE_REGULAR && !stream->file.direct;
 }
 
-static int64_t
-write_directly(aya_stream *stream, const char *data, size_t size)
+/* Whether nothing more can be gathered before what is behind has been written. */
+static bool
+is_full(const aya_stream *stream, bool kept)
 {
-    set_write(stream, &stream->front.op, stream->position, data, size);
-    return aya_stream_front_run(stream, FRONT_WRITE);
+    const aya_gather *gather = &stream->gather;
+    size_t most = stream->buffer_size > GATHER_MOST ? stream->buffer_size : GATHER_MOST;
+
+    if (!stream->back_busy) {
+        most = stream->buffer_size;
+    }
+    return gather->size >= most || (!kept && gather->block_end == stream->buffer_size);
 }
 
 static int
-gather(aya_stream *stream, const char *data, size_t size, size_t *done)
+gather(aya_stream *stream, const char *data, size_t size, void *owner, size_t *done)
 {
-    aya_run *run = &stream->gather;
-    size_t count = size - *done;
+    int64_t count = (int64_t)size;
 
-    if (run->end == 0 && run_reserve(run, stream->buffer_size) < 0) {
-        return -ENOMEM;
+    if (owner != NULL) {
+        int error = aya_gather_add(&stream->gather, data, size, owner);
+        if (error < 0) {
+            return error;
+        }
+        stream->keep(owner);
+    } else {
+        count = aya_gather_copy(&stream->gather, stream->buffer_size, data + *done, size - *done);
+        if (count < 0) {
+            return (int)count;
+        }
     }
-    if (count > stream->buffer_size - run->end) {
-        count = stream->buffer_size - run->end;
-    }
-    memcpy(run->data + run->end, data + *done, count);
-    run->end += count;
-    stream->position += (int64_t)count;
-    *done += count;
+    stream->position += count;
+    *done += (size_t)count;
     return 0;
+}
+
+/* Writes data from where it lies; what was accepted before goes first. 0: go on from *done. */
+static int64_t
+write_directly(aya_stream *stream, const char *data, size_t size, size_t *done)
+{
+    int64_t result;
+
+    if (!aya_stream_front_take(stream, FRONT_WRITE, &result)) {
+        result = aya_stream_drain(stream);
+        if (result < 0) {
+            return result;
+        }
+        if (writes_at(stream)) {
+            aya_op_write_at(&stream->front.op, &stream->file, stream->position, data + *done,
+                            size - *done);
+        } else {
+            aya_op_write(&stream->front.op, &stream->file, data + *done, size - *done);
+        }
+        result = aya_stream_front_run(stream, FRONT_WRITE);
+        if (result == AYA_PENDING) {
+            return result;
+        }
+    }
+    size_t moved = (size_t)(result < 0 ? stream->front.op.done : result);
+    *done += moved;
+    stream->position += (int64_t)moved;
+    if (stream->appended) {
+        find_appended_position(stream);
+    }
+    return result < 0 ? result : 0;
 }
 
 int64_t
@@ -413,21 +479,17 @@ aya_stream_arrived(aya_stream *stream)
 void
 aya_stream_withdraw(aya_stream *stream, size_t size)
 {
-    aya_run *runs[] = {&stream->gather, &stream->behind};
+    aya_gather *runs[] = {&stream->gather, &stream->behind};
 
     if (stream->shared != NULL) {
         aya_shared_withdraw(stream, size);
         return;
     }
     for (int i = 0; i < 2 && !(i == 1 && stream->back_busy); i++) {
-        size_t length = run_length(runs[i]);
-        size_t count = size < length ? size : length;
-        runs[i]->end -= count;
+        size_t count = size < runs[i]->size ? size : runs[i]->size;
+        aya_gather_drop_last(runs[i], count, stream->release);
         size -= count;
         stream->position -= (int64_t)count;
-        if (run_length(runs[i]) == 0) {
-            run_clear(runs[i]);
-        }
     }
     aya_stream_drop(stream);
 }
@@ -446,53 +508,38 @@ count_appended(aya_stream *stream, size_t size)
 }
 
 int64_t
-aya_stream_write(aya_stream *stream, const void *data, size_t size, size_t *done)
+aya_stream_write(aya_stream *stream, const void *data, size_t size, void *owner, size_t *done)
 {
     int64_t result;
+    bool kept;
 
     if (stream->shared != NULL) {
         return aya_shared_write(stream, data, size, done);
     }
     aya_stream_drop(stream);
+    kept = is_kept(stream, size, owner);
     while (*done < size) {
-        if (aya_stream_front_take(stream, FRONT_WRITE, &result)
-            || (writes_directly(stream, size - *done)
-                && (result = write_directly(stream, (const char *)data + *done, size - *done),
-                    true))) {
-            if (result == AYA_PENDING) {
-                return result;
-            }
-            size_t moved = (size_t)(result < 0 ? stream->front.op.done : result);
-            *done += moved;
-            stream->position += (int64_t)moved;
-            if (stream->appended) {
-                find_appended_position(stream);
-            }
-            if (result < 0) {
-                return result;
-            }
-            continue;
-        }
         if (stream->front_state == AYA_FRONT_BUSY) {
             return AYA_PENDING;
         }
-        if (stream->back_error != 0) {
-            return aya_stream_take_back_error(stream);
-        }
-        if (stream->buffer_size == 0 || stream->gather.end == stream->buffer_size) {
-            /* Both runs are full (or none may be used): wait for the one that is being written. */
-            if (stream->back_busy) {
-                return AYA_PENDING;
-            }
-            if (run_length(&stream->behind) == 0) {
+        if (stream->front_state == AYA_FRONT_READY
+            || (size - *done >= stream->buffer_size && !kept)) {
+            result = write_directly(stream, data, size, done);
+        } else if (stream->back_error != 0) {
+            result = aya_stream_take_back_error(stream);
+        } else if (!is_full(stream, kept)) {
+            result = gather(stream, data, size, kept ? owner : NULL, done);
+        } else if (stream->back_busy) {
+            result = AYA_PENDING;
+        } else {
+            if (stream->behind.size == 0) {
                 hand_over_gathered(stream);
             }
-            back_run(stream);
-            continue;
+            back_run(stream, stream->context);
+            result = 0;
         }
-        int error = gather(stream, data, size, done);
-        if (error < 0) {
-            return error;
+        if (result < 0) {
+            return result;
         }
     }
     if (stream->append_block > 0) {
@@ -501,11 +548,7 @@ aya_stream_write(aya_stream *stream, const void *data, size_t size, size_t *done
     if (stream->buffer_size == 0) {
         return aya_stream_flush(stream);
     }
-    if (stream->gather.end == stream->buffer_size && !stream->back_busy
-        && run_length(&stream->behind) == 0) {
-        hand_over_gathered(stream);
-        back_run(stream);
-    }
+    write_behind(stream, stream->context);
     return 0;
 }
 
@@ -517,11 +560,10 @@ aya_stream_drain_blocking(aya_stream *stream)
     }
     while (!stream->back_busy && aya_stream_dirty(stream)) {
         aya_op *op = &stream->back.op;
-        if (run_length(&stream->behind) == 0) {
+        if (stream->behind.size == 0) {
             hand_over_gathered(stream);
         }
-        aya_run *run = &stream->behind;
-        set_write(stream, op, stream->behind_at, run->data + run->begin, run_length(run));
+        set_behind(stream);
         while (aya_settle(op, aya_threads_call(op)) != AYA_VERDICT_DONE) {
         }
         back_ended(stream);
@@ -899,8 +941,8 @@ aya_stream_close(aya_stream *stream)
         stream->close_drained = true;
         if (result < 0) {
             /* The system has refused them; nobody can ask again. */
-            run_clear(&stream->gather);
-            run_clear(&stream->behind);
+            aya_gather_clear(&stream->gather, stream->release);
+            aya_gather_clear(&stream->behind, stream->release);
             if (stream->shared != NULL) {
                 aya_shared_give_up(stream);
             }

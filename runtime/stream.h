@@ -9,6 +9,7 @@
 #define AYA_STREAM_H
 
 #include "aya.h"
+#include "gather.h"
 
 #define AYA_PENDING INT64_C(-0x7fff0010)
 
@@ -38,15 +39,19 @@ struct aya_stream {
     aya_file file;
     aya_context *context;
     void (*wake)(aya_stream *stream);
+    /* Of an `owner` that a write named: called for each piece of its memory that is kept, and when
+     * the piece is no longer used, in a thread that uses the stream. */
+    void (*keep)(void *owner);
+    aya_release release;
     size_t buffer_size;       /* of the window; 0: unbuffered */
     bool owns_handle;         /* close() closes it */
     int64_t position;         /* of the next byte that a command reads or writes; logical */
     aya_run window;           /* bytes read and not used; window.begin is at `position`; what lies
                                  before begin was used and may be gone back to */
-    aya_run gather;           /* bytes accepted and not handed to the system; they end at
+    aya_gather gather;        /* bytes accepted and not handed to the system; they end at
                                  `position` */
-    aya_run behind;           /* bytes being written, or whose write failed; before `gather` */
-    int64_t behind_at;        /* offset of behind.begin, where offsets mean something */
+    aya_gather behind;        /* bytes being written, or whose write failed; before `gather` */
+    int64_t behind_at;        /* offset of the first of `behind`, where offsets mean something */
     int64_t own_position;     /* where the descriptor's own position is; -1: not known */
     aya_stat_raw *stat;       /* of a seek from the end, while it is under way */
     int64_t close_error;      /* of the drain before the close */
@@ -123,8 +128,10 @@ int64_t aya_stream_read(aya_stream *stream, aya_reading how, void *buf, size_t s
 int aya_stream_unread(aya_stream *stream, const void *data, size_t size);
 
 /* Accepts data[*done..size); *done tells how far it came. 0 when all is accepted. Data stays the
- * caller's until the call has ended. */
-int64_t aya_stream_write(aya_stream *stream, const void *data, size_t size, size_t *done);
+ * caller's until the call has ended. `owner`: what keeps the data alive and unchanged, for a stream
+ * that would rather keep than copy it; NULL where that cannot be promised. */
+int64_t aya_stream_write(aya_stream *stream, const void *data, size_t size, void *owner,
+                         size_t *done);
 
 /* Whether what was handed over so far has arrived: 0, AYA_PENDING or the error. What is still
  * gathered is not waited for. */

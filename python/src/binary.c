@@ -576,7 +576,8 @@ aya_binary_readinto(AsyncFile *file, PyObject *buffer, bool once)
 
 /* -- write ------------------------------------------------------------------------------------- */
 
-/* command: number[0] the address, size its length, number[2] bytes of earlier items. */
+/* command: number[0] the address, size its length, number[1] whether it may change, number[2] bytes
+ * of earlier items; operation->held keeps the memory. */
 
 /* What a failed command had given is not kept: its caller is told that it failed. */
 static int64_t
@@ -596,7 +597,7 @@ write_some(Operation *operation)
     aya_command *command = &operation->command;
     int64_t result = aya_stream_write(stream_of(operation),
                                       (const void *)(intptr_t)command->number[0], command->size,
-                                      &command->done);
+                                      command->number[1] ? NULL : operation->held, &command->done);
 
     return withdraw_failed(operation, result);
 }
@@ -630,14 +631,16 @@ step_write(Operation *operation)
 }
 
 static int
-take_data(Operation *operation, PyObject *data, bool *is_mutable)
+take_data(Operation *operation, PyObject *data)
 {
     const void *memory;
+    bool is_mutable = false;
 
     Py_CLEAR(operation->held);
-    if (aya_operation_view(operation, data, &memory, &operation->command.size, is_mutable) < 0) {
+    if (aya_operation_view(operation, data, &memory, &operation->command.size, &is_mutable) < 0) {
         return -1;
     }
+    operation->command.number[1] = is_mutable;
     operation->command.number[0] = (int64_t)(intptr_t)memory;
     operation->command.done = 0;
     return 0;
@@ -647,15 +650,14 @@ PyObject *
 aya_binary_write(AsyncFile *file, PyObject *data)
 {
     Operation *operation = aya_command_new(file, "write", step_write, AYA_COMMAND_GO_ON);
-    bool is_mutable = false;
 
     if (operation == NULL) {
         return NULL;
     }
-    if (take_data(operation, data, &is_mutable) < 0) {
+    if (take_data(operation, data) < 0) {
         return aya_operation_refused(operation);
     }
-    if (is_mutable) {
+    if (operation->command.number[1]) {
         operation->command.cancel = AYA_COMMAND_GO_ON_WAIT;
     }
     return aya_command_begin(operation);
@@ -668,7 +670,6 @@ step_writelines(Operation *operation)
 {
     aya_command *command = &operation->command;
     int64_t result;
-    bool is_mutable;
 
     if (aya_file_check_writable(operation->file) < 0) {
         return AYA_STEP_FAILED;
@@ -684,7 +685,7 @@ step_writelines(Operation *operation)
                 command->done = 0;
                 break;
             }
-            int taken = take_data(operation, item, &is_mutable);
+            int taken = take_data(operation, item);
             Py_DECREF(item);
             if (taken < 0) {
                 return AYA_STEP_FAILED;

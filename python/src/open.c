@@ -23,6 +23,18 @@
 /* -- the core ---------------------------------------------------------------------------------- */
 
 static void
+keep(void *owner)
+{
+    Py_INCREF((PyObject *)owner);
+}
+
+static void
+release(void *owner)
+{
+    Py_DECREF((PyObject *)owner);
+}
+
+static void
 on_wake(aya_stream *stream)
 {
     aya_core_advance((aya_core *)stream);
@@ -44,6 +56,8 @@ aya_core_new(aya_module *module)
     core->given = AYA_NO_HANDLE;
     core->stream.file.handle = core->stream.file.io = AYA_NO_HANDLE;
     core->stream.wake = on_wake;
+    core->stream.keep = keep;
+    core->stream.release = release;
     core->stream.generation = aya_fork_generation();
     core->next = module->cores;
     if (core->next != NULL) {

@@ -133,10 +133,11 @@ write_encoded(Operation *operation)
     if (command->phase == PHASE_WRITE) {
         if (PyBytes_Check(encoded)) {
             result = aya_stream_write(stream, PyBytes_AS_STRING(encoded),
-                                      (size_t)PyBytes_GET_SIZE(encoded), &command->done);
+                                      (size_t)PyBytes_GET_SIZE(encoded), encoded, &command->done);
         } else {
             result = aya_stream_write(stream, PyUnicode_DATA(encoded),
-                                      (size_t)PyUnicode_GET_LENGTH(encoded), &command->done);
+                                      (size_t)PyUnicode_GET_LENGTH(encoded), encoded,
+                                      &command->done);
         }
         if (result < 0) {
             return result;

@@ -23,6 +23,8 @@ STREAM_METHODS = {
     "truncate": "truncate",
     "write": "write",
 }
+# What a buffered stream writes, and where it goes, comes by these calls.
+GATHERING = ("writev", "writev_at")
 OPEN_MODES = {
     ("read", False, False): "rb",
     ("write", True, False): "ab",
@@ -67,7 +69,8 @@ class World:
             return ayafileio.wrap_file(out, "rb", owns_fd=True)
         if self.example["kind"] == "directory":
             return ayafileio.wrap_file(os.open(self.path, os.O_RDONLY), "rb", owns_fd=True)
-        return await ayafileio.open(self.path, "r+b", buffering=0)
+        buffering = -1 if self.example["op"] in GATHERING else 0
+        return await ayafileio.open(self.path, "r+b", buffering=buffering)
 
     def check_after(self):
         example = self.example
@@ -126,6 +129,15 @@ async def call_method(world, opened):
     return result, given
 
 
+async def gather(file, data, offset=None):
+    pieces = octets(data)
+    if offset is not None:
+        await file.seek(offset)
+    await file.writelines(pieces)
+    await file.flush()
+    return sum(map(len, pieces))
+
+
 async def call_stream(world, opened):
     example = world.example
     if example["op"] == "open":
@@ -138,6 +150,8 @@ async def call_stream(world, opened):
     opened.append(await world.open())
     if example["op"] == "close":
         return await opened[-1].close(), {}
+    if example["op"] in GATHERING:
+        return await gather(opened[-1], **example["call"]), {}
     given = [octets(value) for value in example["call"].values()]
     if example["op"] == "seek_extent":
         given[1:] = [os.SEEK_HOLE if given[1:] == [True] else os.SEEK_DATA]
