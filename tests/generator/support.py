@@ -8,10 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 HERE = Path(__file__).parent
 ROOT = HERE.parent.parent
 BASE = HERE / "base"
 sys.path.insert(0, str(ROOT))
+# Tools of the virtual environment come first.
+SEARCH = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"
 
 
 def copy_base(to: Path) -> Path:
@@ -69,6 +73,18 @@ def run(*arguments: str, seed: str = "0") -> subprocess.CompletedProcess[str]:
         [sys.executable, "-m", "generator", *arguments],
         cwd=ROOT, capture_output=True, text=True, env={**environment(), "PYTHONHASHSEED": seed},
     )
+
+
+def need_tools(*names: str) -> None:
+    """Skips the test where one of the programs is missing."""
+    for name in names:
+        if shutil.which(name, path=SEARCH) is None:
+            pytest.skip(f"there is no {name}")
+
+
+def run_tool(folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True,
+                          env={**environment(), "PATH": SEARCH, **variables})
 
 
 def environment() -> dict[str, str]:

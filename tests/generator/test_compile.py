@@ -1,5 +1,5 @@
-"""The generated C compiles without a warning, its numbers are the kernel's, and an operation that
-is new in the specs works on every backend without another line of C or Python."""
+"""The generated numbers are the kernel's, results are settled as the rules say, and an operation
+that is new in the specs works on every backend without another line of C or Python."""
 
 from __future__ import annotations
 
@@ -40,41 +40,6 @@ def build(command: list[str]) -> None:
 
 def have_liburing() -> bool:
     return compiles(CC, "#include <liburing.h>\n")
-
-
-# -- compilers -----------------------------------------------------------------------------------
-
-
-@needs_cc
-def test_generated_c_compiles_strictly() -> None:
-    for path in sorted((support.ROOT / "generated").glob("*.c")):
-        if path.stem in ("aya_iocp", "aya_dispatch", "aya_python_ops"):
-            continue
-        if path.stem == "aya_io_uring" and not have_liburing():
-            continue
-        build([*CC, *STRICT, "-D_GNU_SOURCE", "-DAYA_WITH_IO_URING", "-DAYA_WITH_LINUX_AIO",
-               *include(RUNTIME, support.ROOT / "generated"), "-fsyntax-only", str(path)])
-
-
-def test_generated_c_compiles_for_windows() -> None:
-    compiler = "x86_64-w64-mingw32-gcc"
-    if shutil.which(compiler) is None:
-        pytest.skip(f"no {compiler} here")
-    for stem in ("iocp", "threads", "inline", "ops", "config", "backends", "examples"):
-        build([compiler, *STRICT, "-DAYA_WITH_IOCP",
-               *include(RUNTIME, support.ROOT / "generated", support.HERE / "declarations"),
-               "-fsyntax-only", str(support.ROOT / f"generated/aya_{stem}.c")])
-
-
-def test_generated_c_compiles_with_blocks() -> None:
-    swift = shutil.which("swift")
-    root = Path(os.environ.get("AYA_SWIFT_ROOT", Path(swift).resolve().parents[2] if swift else ""))
-    clang = root / "usr/bin/clang"
-    if not clang.exists():
-        pytest.skip("no toolchain with libdispatch here; AYA_SWIFT_ROOT may name one")
-    build([str(clang), *STRICT, "-D_GNU_SOURCE", "-fblocks", "-I", str(root / "usr/lib/swift"),
-           *include(RUNTIME, support.ROOT / "generated"), "-fsyntax-only",
-           str(support.ROOT / "generated/aya_dispatch.c")])
 
 
 # -- the kernel's numbers ------------------------------------------------------------------------

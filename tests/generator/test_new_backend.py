@@ -26,15 +26,6 @@ def blocks() -> dict[str, str]:
     return dict(found)
 
 
-# Tools of the virtual environment come first.
-SEARCH = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"
-
-
-def run(tree: Path, *command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(command, cwd=tree, env={**support.environment(), "PATH": SEARCH},
-                          capture_output=True, text=True)
-
-
 def insert_line(path: Path, line: str, before: str) -> None:
     support.replace_once(path, f"\n{before}", f"\n{line}{before}")
 
@@ -70,13 +61,11 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="the page's backend is made of POSIX threads")
 def test_the_backend_of_the_page_runs_every_example(tree: Path, tmp_path: Path) -> None:
-    for tool in ("meson", "ninja", os.environ.get("CC", "cc").split()[0]):
-        if shutil.which(tool, path=SEARCH) is None:
-            pytest.skip(f"there is no {tool}")
-    made = run(tree, "meson", "setup", "build", "-Dtests=true", "-Dpython=false",
-               "-Dbuildtype=debugoptimized", "-Doptimization=0")
+    support.need_tools("meson", "ninja", os.environ.get("CC", "cc").split()[0])
+    made = support.run_tool(tree, "meson", "setup", "build", "-Dtests=true", "-Dpython=false",
+               "-Doptimization=0")
     assert made.returncode == 0, made.stdout + made.stderr
-    built = run(tree, "ninja", "-C", "build", "tests/test_examples")
+    built = support.run_tool(tree, "ninja", "-C", "build", "tests/test_examples")
     assert built.returncode == 0, built.stdout + built.stderr
     program = str(tree / "build/tests/test_examples")
     done = subprocess.run([program, "courier"], cwd=tmp_path, capture_output=True, text=True)
