@@ -1,4 +1,5 @@
-/* What a Dispatch row should be: a block that makes a blocking call, or a transfer of an I/O channel.
+/* What a Dispatch row should be: a block that makes a blocking call, or a transfer of an I/O
+ * channel.
  *
  * Prints transfers a second and processor time a transfer, medians of interleaved rounds. Built by
  * hand: `cc -O2 dispatch_rows.c` on macOS, elsewhere by the clang of a Swift toolchain with
