@@ -139,8 +139,6 @@ static inline int
 run_tests(int argc, char **argv, const test *tests, size_t count)
 {
     static const char *const names[] = {"io_uring", "threads", "linux_aio", "dispatch"};
-    const int dispatch_own = 3; /* an epoll, an eventfd and a timer, from when it needs them on */
-    bool dispatch_opened = false;
     unsigned passed = 0;
 
     setvbuf(stdout, NULL, _IOLBF, 0);
@@ -149,18 +147,15 @@ run_tests(int argc, char **argv, const test *tests, size_t count)
         if ((argc > 1 && strcmp(argv[1], names[b]) != 0) || !choose_backend(names[b])) {
             continue;
         }
+        /* libdispatch opens an epoll, an eventfd and a timer when it first needs them. */
+        int most = count_descriptors() + (strcmp(backend, "dispatch") == 0 ? 3 : 0);
         for (size_t i = 0; i < count; i++) {
             int descriptors = count_descriptors();
             int64_t started = now_ms();
             tests[i].run();
             printf("%s: %s: passed (%" PRId64 " ms)\n", backend, tests[i].name,
                    now_ms() - started);
-            if (strcmp(backend, "dispatch") == 0 && !dispatch_opened
-                && count_descriptors() == descriptors + dispatch_own) {
-                dispatch_opened = true;
-            } else {
-                CHECK_EQUAL(count_descriptors(), descriptors);
-            }
+            CHECK(count_descriptors() >= descriptors && count_descriptors() <= most);
             passed++;
         }
     }
