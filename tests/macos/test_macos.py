@@ -1,7 +1,7 @@
 """The library, its programs and the extension compile and link for macOS, by ziglang.
 
-Nothing of it is run: that takes a Mac. The extension is compiled with the headers of the Python that
-runs this, whose pyconfig.h is its own system's: so it is a proof of the C, and no wheel.
+Nothing of it is run: that takes a Mac. The extension is compiled with the headers of the Python
+that runs this, whose pyconfig.h is its own system's: so it is a proof of the C, and no wheel.
 """
 
 from __future__ import annotations
