@@ -65,46 +65,50 @@ sleep_ms(long ms)
     nanosleep(&pause, NULL);
 }
 
-static inline int
-count_entries(const char *directory, const char *task_prefix)
+/* libdispatch looks into /proc/N/stat of its threads once a second: a descriptor for a moment. */
+static inline bool
+is_ours(int directory, const char *name)
 {
-    DIR *entries = opendir(directory);
-    int count = 0;
+    char target[64] = "";
+    ssize_t length = readlinkat(directory, name, target, sizeof(target) - 1);
 
-    CHECK(entries != NULL);
-    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
-        if (entry->d_name[0] == '.') {
-            continue;
-        }
-        if (task_prefix != NULL) {
-            char path[300], name[32] = "";
-            snprintf(path, sizeof(path), "%s/%s/comm", directory, entry->d_name);
-            FILE *file = fopen(path, "r");
-            if (file == NULL || fgets(name, sizeof(name), file) == NULL
-                || strncmp(name, task_prefix, strlen(task_prefix)) != 0) {
-                count--;
-            }
-            if (file != NULL) {
-                fclose(file);
-            }
-        }
-        count++;
-    }
-    closedir(entries);
-    return count;
+    return length > 0 && !(strncmp(target, "/proc/", 6) == 0 && strstr(target, "/stat") != NULL);
 }
 
 static inline int
 count_descriptors(void)
 {
-    return count_entries("/proc/self/fd", NULL) - 1; /* without the directory's own */
+    DIR *entries = opendir("/proc/self/fd");
+    int count = -1; /* without the directory's own */
+
+    CHECK(entries != NULL);
+    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+        count += entry->d_name[0] != '.' && is_ours(dirfd(entries), entry->d_name);
+    }
+    closedir(entries);
+    return count;
 }
 
 /* Threads whose name begins with `name`. */
 static inline int
 count_threads(const char *name)
 {
-    return count_entries("/proc/self/task", name);
+    DIR *entries = opendir("/proc/self/task");
+    int count = 0;
+
+    CHECK(entries != NULL);
+    for (struct dirent *entry; (entry = readdir(entries)) != NULL;) {
+        char path[300], found[32] = "";
+        snprintf(path, sizeof(path), "/proc/self/task/%s/comm", entry->d_name);
+        FILE *file = entry->d_name[0] == '.' ? NULL : fopen(path, "r");
+        if (file != NULL) {
+            count += fgets(found, sizeof(found), file) != NULL
+                     && strncmp(found, name, strlen(name)) == 0;
+            fclose(file);
+        }
+    }
+    closedir(entries);
+    return count;
 }
 
 #endif
