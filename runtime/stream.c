@@ -18,6 +18,8 @@
 #define FIRST_BLOCK 4096
 /* What is smaller is copied: that costs no more than keeping it. */
 #define KEEP_LEAST 16384
+/* What is larger waits until it has arrived. */
+#define KEEP_MOST ((size_t)1 << 20)
 /* What may gather while a run is being written; a write beyond it waits. */
 #define GATHER_MOST ((size_t)4 << 20)
 
@@ -400,7 +402,8 @@ aya_stream_sync(aya_stream *stream)
 static bool
 is_kept(const aya_stream *stream, size_t size, const void *owner)
 {
-    return owner != NULL && size >= KEEP_LEAST && size <= stream->buffer_size
+    return owner != NULL && size >= KEEP_LEAST
+           && (size <= stream->buffer_size || (size <= KEEP_MOST && stream->buffer_size > 0))
            && stream->file.kind == AYA_FILE_REGULAR && !stream->file.direct;
 }
 

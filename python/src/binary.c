@@ -591,18 +591,32 @@ withdraw_failed(Operation *operation, int64_t result)
     return result;
 }
 
+/* What the stream may keep instead of copying it. A view of more than a buffer full is written from
+ * where it lies, and its call waits. */
+static PyObject *
+owner_of(Operation *operation)
+{
+    const aya_command *command = &operation->command;
+
+    if (command->number[1] || (command->size > stream_of(operation)->buffer_size
+                               && !PyBytes_CheckExact(operation->held))) {
+        return NULL;
+    }
+    return operation->held;
+}
+
 static int64_t
 write_some(Operation *operation)
 {
     aya_command *command = &operation->command;
     int64_t result = aya_stream_write(stream_of(operation),
                                       (const void *)(intptr_t)command->number[0], command->size,
-                                      command->number[1] ? NULL : operation->held, &command->done);
+                                      owner_of(operation), &command->done);
 
     return withdraw_failed(operation, result);
 }
 
-/* A command that is larger than the buffer learns by itself whether it arrived. */
+/* A command of many items that are larger than the buffer learns by itself whether they arrived. */
 static int64_t
 arrived(Operation *operation, size_t size)
 {
@@ -621,9 +635,6 @@ step_write(Operation *operation)
         return AYA_STEP_FAILED;
     }
     result = write_some(operation);
-    if (result == 0) {
-        result = arrived(operation, operation->command.size);
-    }
     if (result < 0) {
         return pending_or_error(operation, result);
     }

@@ -131,14 +131,13 @@ write_encoded(Operation *operation)
     int64_t result;
 
     if (command->phase == PHASE_WRITE) {
-        if (PyBytes_Check(encoded)) {
-            result = aya_stream_write(stream, PyBytes_AS_STRING(encoded),
-                                      (size_t)PyBytes_GET_SIZE(encoded), encoded, &command->done);
-        } else {
-            result = aya_stream_write(stream, PyUnicode_DATA(encoded),
-                                      (size_t)PyUnicode_GET_LENGTH(encoded), encoded,
-                                      &command->done);
-        }
+        bool is_bytes = PyBytes_Check(encoded);
+        const void *data = is_bytes ? PyBytes_AS_STRING(encoded) : PyUnicode_DATA(encoded);
+        size_t size = (size_t)(is_bytes ? PyBytes_GET_SIZE(encoded)
+                                        : PyUnicode_GET_LENGTH(encoded));
+        /* What is larger than the buffer waits until it has arrived. */
+        result = aya_stream_write(stream, data, size,
+                                  size <= stream->buffer_size ? encoded : NULL, &command->done);
         if (result < 0) {
             return result;
         }
