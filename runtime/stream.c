@@ -510,6 +510,29 @@ count_appended(aya_stream *stream, size_t size)
     }
 }
 
+/* The way of nearly all small writes. A read window is empty where something has gathered. */
+bool
+aya_stream_accept(aya_stream *stream, const void *data, size_t size)
+{
+    aya_gather *gather = &stream->gather;
+
+    if (gather->count == 0 || stream->front_state != AYA_FRONT_IDLE || stream->back_error != 0
+        || stream->append_block > 0 || gather->size + size >= stream->buffer_size
+        || gather->block_end + size >= stream->buffer_size) {
+        return false;
+    }
+    aya_part *last = &gather->parts[gather->count - 1];
+    if (last->owner != NULL) {
+        return false;
+    }
+    memcpy(gather->block + gather->block_end, data, size);
+    gather->block_end += size;
+    gather->size += size;
+    last->size += size;
+    stream->position += (int64_t)size;
+    return true;
+}
+
 int64_t
 aya_stream_write(aya_stream *stream, const void *data, size_t size, void *owner, size_t *done)
 {

@@ -665,6 +665,11 @@ aya_binary_write(AsyncFile *file, PyObject *data)
     if (operation == NULL) {
         return NULL;
     }
+    if (PyBytes_CheckExact(data) && aya_command_is_first(operation) && file->core->writable
+        && aya_stream_accept(stream_of(operation), PyBytes_AS_STRING(data),
+                             (size_t)PyBytes_GET_SIZE(data))) {
+        return aya_command_ended(operation, PyLong_FromSsize_t(PyBytes_GET_SIZE(data)));
+    }
     if (take_data(operation, data) < 0) {
         return aya_operation_refused(operation);
     }

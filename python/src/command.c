@@ -229,6 +229,25 @@ aya_core_advance(aya_core *core)
     aya_core_drop(core);
 }
 
+bool
+aya_command_is_first(const Operation *operation)
+{
+    const aya_core *core = operation->file->core;
+
+    return operation->state == AYA_PENDING_STATE && core != NULL && core->head == NULL
+           && core->state == AYA_CORE_OPEN && !core->closing
+           && core->stream.generation == aya_fork_generation();
+}
+
+PyObject *
+aya_command_ended(Operation *operation, PyObject *value)
+{
+    operation->file->core->last_read = NULL;
+    aya_operation_end(operation, value);
+    aya_operation_ended_inline(operation);
+    return (PyObject *)operation;
+}
+
 PyObject *
 aya_command_begin(Operation *operation)
 {

@@ -157,6 +157,12 @@ Operation *aya_command_new(AsyncFile *file, const char *name, aya_step_function 
 /* Runs or queues it: steals the reference and returns it. */
 PyObject *aya_command_begin(Operation *operation);
 
+/* Whether the command could run now, before all others, on an open file: where it needs no more than
+ * a glance it may do its work and end by aya_command_ended(), and is never queued. */
+bool aya_command_is_first(const Operation *operation);
+/* Ends such a command: steals `value`, and the reference, which it returns. */
+PyObject *aya_command_ended(Operation *operation, PyObject *value);
+
 /* An Operation that has its result already: steals `value`; with NULL the set exception is its
  * result. */
 PyObject *aya_operation_finished(AsyncFile *file, const char *name, PyObject *value);

@@ -256,10 +256,33 @@ start(AsyncFile *file, const char *name, aya_step_function step, PyObject *objec
     return aya_command_begin(operation);
 }
 
+/* Whether the string lies in memory as the bytes to be written, and nothing else has to be looked at
+ * or forgotten. */
+static bool
+is_plain(const AsyncFile *file, PyObject *string)
+{
+    const aya_text *text = file->text;
+
+    return PyUnicode_CheckExact(string) && is_encoded(text, string) && !text->line_buffering
+           && text->written_newline == NULL && !file->core->readable;
+}
+
 PyObject *
 aya_text_write(AsyncFile *file, PyObject *string)
 {
-    return start(file, "write", write_step, string);
+    Operation *operation = aya_command_new(file, "write", write_step, AYA_COMMAND_GO_ON);
+
+    if (operation == NULL) {
+        return NULL;
+    }
+    if (aya_command_is_first(operation) && file->core->writable && is_plain(file, string)
+        && aya_stream_accept(&file->core->stream, PyUnicode_DATA(string),
+                             (size_t)PyUnicode_GET_LENGTH(string))) {
+        aya_text_moves(file);
+        return aya_command_ended(operation, PyLong_FromSsize_t(PyUnicode_GET_LENGTH(string)));
+    }
+    operation->command.object = Py_NewRef(string);
+    return aya_command_begin(operation);
 }
 
 PyObject *
