@@ -41,9 +41,9 @@
 #define RAMFS_MAGIC 0x858458f6
 #endif
 
+#define DEVICE(major, minor) ((uint64_t)(major) << 32 | (minor))
 /* The multiplexer of pseudo-terminals: every open of it makes a new terminal. */
-#define PTMX_MAJOR 5
-#define PTMX_MINOR 2
+#define PTMX DEVICE(5, 2)
 
 #define SLICE_NS UINT64_C(100000000)
 #define NICE 10
@@ -84,8 +84,8 @@ aya_posix_facts(int fd, aya_facts *facts)
         .block_size = stat.stx_blksize,
         .size = stat.stx_size,
         .inode = stat.stx_ino,
-        .device = makedev(stat.stx_dev_major, stat.stx_dev_minor),
-        .rdevice = makedev(stat.stx_rdev_major, stat.stx_rdev_minor),
+        .device = DEVICE(stat.stx_dev_major, stat.stx_dev_minor),
+        .rdevice = DEVICE(stat.stx_rdev_major, stat.stx_rdev_minor),
         .mount = mount_of(&stat),
     };
     return 0;
@@ -208,7 +208,7 @@ wants_own_description(int fd, const char *name, const aya_facts *facts)
     case S_IFIFO:
         return readlink(name, target, sizeof(target)) > 0 && strncmp(target, "pipe:[", 6) != 0;
     case S_IFCHR:
-        return isatty(fd) && facts->rdevice != makedev(PTMX_MAJOR, PTMX_MINOR);
+        return isatty(fd) && facts->rdevice != PTMX;
     default:
         return false;
     }

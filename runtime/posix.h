@@ -38,7 +38,8 @@ int64_t aya_darwin_advise(int fd, int64_t offset, int64_t size, int advice);
 /* What is known of an open file. */
 typedef struct aya_facts {
     uint32_t mode, links, block_size;
-    uint64_t size, inode, device, rdevice;
+    uint64_t size, inode;
+    uint64_t device, rdevice; /* to compare, not what stat() gives */
     uint64_t mount; /* a number for aya_mount_find(); 0: not known */
 } aya_facts;
 
