@@ -34,7 +34,7 @@ hint(int error)
         return ": the limit of locked memory (ulimit -l) or of memory";
     case -EMFILE:
         return ": the limit of open descriptors (ulimit -n)";
-    case -ECHILD:
+    case -ENOTRECOVERABLE:
         return ": the system lets it run nothing in a child of a fork";
     case -EAGAIN:
         return ": a limit of the system is used up (fs.aio-max-nr)";
@@ -138,7 +138,7 @@ choose_backend(aya_context *context)
         if (error == 0) {
             return 0;
         }
-        if (error == -ECHILD) {
+        if (error == -ENOTRECOVERABLE) {
             wanted = NULL; /* it was chosen for the parent: the child goes on with what works */
         }
     }

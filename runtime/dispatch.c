@@ -84,7 +84,7 @@ aya_dispatch_open(aya_context *context, void **state)
     dispatch *self;
 
     if (context->generation != 0) {
-        return -ECHILD;
+        return -ENOTRECOVERABLE;
     }
     self = calloc(1, sizeof(*self));
     if (self == NULL) {

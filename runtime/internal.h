@@ -115,7 +115,8 @@ typedef enum aya_row {
 typedef struct aya_hooks {
     /* Tries the backend for `context` and stores its state in *state. 0, or -errno when it
      * cannot work here (then nothing is left behind); it may fail at any time, not just the
-     * first. -ECHILD: not in a child of a fork; even where it is named another is chosen then. */
+     * first. -ENOTRECOVERABLE: not in a child of a fork; even where it is named another is
+     * chosen then. */
     int (*open)(aya_context *context, void **state);
     /* Nothing of the context's is in flight any more. */
     void (*close)(aya_context *context, void *state);

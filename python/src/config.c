@@ -339,7 +339,8 @@ reason_against(const aya_config *current, int choice, const char *name, const ch
         return PyUnicode_FromString("not part of this build");
     }
     config.backend = (uint8_t)choice;
-    if (try_config(&config, &error) == NULL) {
+    const char *got = try_config(&config, &error);
+    if (got == NULL || strcmp(got, name) != 0) {
         const char *reason = aya_backend_reason(name);
         return PyUnicode_FromFormat("cannot work here: %s",
                                     reason == NULL ? strerror(-error) : reason);

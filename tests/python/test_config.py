@@ -247,6 +247,35 @@ def test_a_backend_that_the_system_refuses(tmp_path):
     assert second.startswith("backend 'io_uring' cannot be used")
 
 
+def test_a_child_of_a_fork_goes_on_with_the_pool_where_dispatch_was_chosen(tmp_path):
+    if ayafileio.get_backend_info()["unused"].get("dispatch", "works") == NOT_BUILT:
+        pytest.skip("the Dispatch backend is not part of this build")
+    out = program(
+        tmp_path,
+        "dispatch",
+        """
+        async def main():
+            async with ayafileio.open("f", "w+b") as file:
+                await file.write_at(0, b"served")
+                return await file.read_at(0, 10)
+
+        def show(who):
+            assert asyncio.run(main()) == b"served"
+            info = ayafileio.get_backend_info()
+            print(who, info["backend"], info["unused"].get("dispatch", ""), sep="|", flush=True)
+
+        show("parent")
+        child = os.fork()
+        show("child" if child == 0 else "parent")
+        if child != 0:
+            assert os.waitpid(child, 0)[1] == 0
+        """,
+    )
+    parent, other, third = sorted(out.splitlines(), reverse=True)
+    assert parent == other == "parent|dispatch|"
+    assert third.startswith("child|threads|cannot work here: ") and "child of a fork" in third
+
+
 def test_old_helpers():
     ayafileio.set_io_worker_count(3)
     assert ayafileio.get_config()["io_worker_count"] == 3
