@@ -15,7 +15,6 @@ int64_t aya_iocp_result(const aya_op *op, DWORD error, DWORD moved);
 
 /* Operations for which the end of the file is a result of 0 bytes. */
 static const bool ends_at_eof[AYA_OP_COUNT] = {
-    [AYA_OP_READ] = true,
     [AYA_OP_READ_AT] = true,
     [AYA_OP_READINTO_AT] = true,
 };
@@ -33,27 +32,18 @@ aya_iocp_result(const aya_op *op, DWORD error, DWORD moved)
     return -aya_win32_errno(error);
 }
 
-/* 1: a packet will come or, where packets are skipped, the overlapped result holds already (then
- * GetOverlappedResult answers at once); 0: it ended at the end of the file; else -errno. */
+/* AYA_STARTED: the call goes on, and a packet will come; AYA_ENDED: it has ended, and the overlapped
+ * structure has its result; else that is the result: the end of the file (0), or -errno. */
 static int
 started(const aya_op *op, BOOL finished)
 {
     const DWORD error = finished ? ERROR_SUCCESS : GetLastError();
 
-    if (error == ERROR_SUCCESS || error == ERROR_IO_PENDING) {
-        return 1;
+    if (error == ERROR_IO_PENDING) {
+        return AYA_STARTED;
     }
-    return (int)aya_iocp_result(op, error, 0);
-}
-
-static int
-start_read(const aya_op *op, OVERLAPPED *overlapped)
-{
-    const aya_handle file = op->file->io;
-    void *const buf = aya_past(op->buf, op->done);
-    const size_t size = aya_room(op, op->args.read.size, TRANSFER_LIMIT);
-
-    return started(op, ReadFile(file, buf, (DWORD)size, NULL, overlapped));
+    return error == ERROR_SUCCESS ? AYA_ENDED
+                                  : (int)aya_iocp_result(op, error, 0);
 }
 
 static int
@@ -86,19 +76,6 @@ start_readinto_at(const aya_op *op, OVERLAPPED *overlapped)
 }
 
 static int
-start_write(const aya_op *op, OVERLAPPED *overlapped)
-{
-    const aya_handle file = op->file->io;
-    const void *const data = aya_past(op->args.write.data, op->done);
-    const size_t data_len = aya_left((int64_t)op->args.write.data_len, op->done, TRANSFER_LIMIT);
-    const uint64_t at = (uint64_t)(-1);
-
-    overlapped->Offset = (DWORD)at;
-    overlapped->OffsetHigh = (DWORD)(at >> 32);
-    return started(op, WriteFile(file, data, (DWORD)data_len, NULL, overlapped));
-}
-
-static int
 start_write_at(const aya_op *op, OVERLAPPED *overlapped)
 {
     const aya_handle file = op->file->io;
@@ -113,10 +90,8 @@ start_write_at(const aya_op *op, OVERLAPPED *overlapped)
 }
 
 static int (*const starts[AYA_OP_COUNT])(const aya_op *op, OVERLAPPED *overlapped) = {
-    [AYA_OP_READ] = start_read,
     [AYA_OP_READ_AT] = start_read_at,
     [AYA_OP_READINTO_AT] = start_readinto_at,
-    [AYA_OP_WRITE] = start_write,
     [AYA_OP_WRITE_AT] = start_write_at,
 };
 

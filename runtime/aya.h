@@ -46,6 +46,7 @@ struct aya_file {
     bool append;              /* every write goes to the end */
     bool positioned;          /* offsets mean something */
     bool written;             /* an operation that changes the file was started */
+    uint64_t bound;           /* the backend's: which of its states `io` is bound to; 0: none */
     uint8_t lock;             /* guards what follows; aya_spin */
     bool fenced;              /* a fence is in flight */
     unsigned in_flight;       /* started, not held and not done */

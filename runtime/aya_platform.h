@@ -42,7 +42,7 @@ typedef struct statx aya_stat_raw;
 #elif defined(_WIN32)
 typedef struct aya_stat_raw {
     uint64_t size, inode, links, created, accessed, written, changed; /* FILETIME */
-    uint32_t attributes, volume;
+    uint32_t attributes, volume, type;                            /* type: of GetFileType() */
 } aya_stat_raw;
 #else
 #include <sys/stat.h>

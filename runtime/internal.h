@@ -161,6 +161,9 @@ aya_verdict aya_settle(aya_op *op, int64_t result);
 typedef struct aya_wake {
     aya_handle watched;   /* readable while signalled; AYA_NO_HANDLE where nothing is watched */
     aya_handle signalled; /* what aya_wake_signal() uses; the same on Linux */
+    /* On Windows a completion port is signalled, and what comes through it besides is kept: */
+    uint8_t lock;         /* aya_spin: guards `arrived` */
+    aya_link arrived;     /* requests whose calls have ended, by `shared` */
 } aya_wake;
 
 enum { AYA_QUEUE_BACKEND, AYA_QUEUE_FALLBACK, AYA_QUEUE_DIRECT, AYA_QUEUE_COUNT };
@@ -250,14 +253,14 @@ void aya_mount_learn(aya_handle handle);
 /* The filesystem of `id` refused NOWAIT. */
 void aya_mount_refuses_nowait(uint64_t id);
 
-/* -- the platform's: linux.c, darwin.c and posix.c; win32.c ------------------------------------ */
+/* -- the platform's: posix.c with linux.c or darwin.c; win32_wait.c ---------------------------- */
 
 int aya_wake_open(aya_wake *wake); /* 0 or -errno; then *wake holds nothing */
 void aya_wake_close(aya_wake *wake);
 void aya_wake_signal(aya_wake *wake); /* any thread; never waits */
 void aya_wake_clear(aya_wake *wake);
 /* Waits until one of the context's descriptors is ready or the time is over; -1: no limit. 0 or
- * -errno. */
+ * -errno. On Windows, where nothing is watched, one other thread than the context's may wait. */
 int aya_context_sleep(aya_context *context, int timeout_ms);
 
 /* Starts a detached thread that takes no signals. 0 or -errno. */

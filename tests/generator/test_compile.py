@@ -100,8 +100,8 @@ def grown(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def driver(grown: Path) -> Path:
     generated = grown / "generated"
     stems = ["ops", "threads", "inline", "linux_aio", "backends", "config", "examples"]
-    others = ("uring", "iocp", "win32", "dispatch", "darwin", "kqueue")
-    runtime = [p for p in RUNTIME.glob("*.c") if p.stem not in others]
+    others = ("uring", "iocp", "dispatch", "darwin", "kqueue", "win32")
+    runtime = [p for p in RUNTIME.glob("*.c") if not p.stem.startswith(others)]
     defines, libraries = ["-D_GNU_SOURCE", "-DAYA_WITH_LINUX_AIO"], ["-lpthread"]
     if have_liburing():
         stems.append("io_uring")

@@ -8,20 +8,23 @@
 #include "aya.h"
 #include "aya_examples.h"
 
-#include <fcntl.h>
+#if defined(_WIN32)
+#include "../windows/system_win32.h"
+#else
+#include "system_posix.h"
+#endif
+
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #define PATH_MOST 256
 #define CONTENT_MOST 65536
 #define UNTOUCHED 0xa5
 #define PATIENCE_S 10
 
-static unsigned passed, failed;
+static unsigned passed, failed, unsupported;
 static bool direct;
 static char directory[PATH_MOST];
 
@@ -32,9 +35,9 @@ typedef struct run {
     bool tried;                /* inline first */
     bool wrong;
     bool done;
-    char path[PATH_MOST], other_path[PATH_MOST];
+    aya_path_char path[PATH_MOST], other_path[PATH_MOST]; /* "": nothing to remove */
     aya_file file, other_file;
-    int fd, other_fd, peer;    /* -1: none */
+    aya_handle fd, other_fd, peer; /* AYA_NO_HANDLE: none */
     aya_stat_raw stat;
     aya_span *spans;
     aya_request request;
@@ -79,35 +82,44 @@ fatal(const char *what)
 /* -- what an example is called on -------------------------------------------------------------- */
 
 static void
-make_file(const char *path, aya_example_bytes content)
+name_file(aya_path_char *path, const char *name)
 {
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    char text[PATH_MOST];
 
-    if (fd < 0 || write(fd, content.data, content.size) != (ssize_t)content.size) {
-        fatal(path);
-    }
-    close(fd);
+    snprintf(text, sizeof(text), "%.200s/%.40s", directory, name);
+    system_path(path, PATH_MOST, text);
 }
 
-static int
-open_file(const char *path, int flags, aya_file *file)
+static void
+make_file(const aya_path_char *path, aya_example_bytes content)
 {
-    int fd = open(path, flags | O_CLOEXEC);
+    aya_handle file = system_create(path);
 
-    if (fd < 0 || aya_file_init(file, fd) < 0) {
-        fatal(path);
+    if (file == AYA_NO_HANDLE || !system_write(file, content.data, content.size)) {
+        fatal("making a file");
+    }
+    system_close(file);
+}
+
+static aya_handle
+open_file(const aya_path_char *path, bool is_directory, aya_file *file)
+{
+    aya_handle handle = system_open(path, is_directory);
+
+    if (handle == AYA_NO_HANDLE || aya_file_init(file, handle) < 0) {
+        fatal("opening a file");
     }
     file->direct = direct;
-    return fd;
+    return handle;
 }
 
 static void
 make_pipe(run *self)
 {
     aya_example_bytes content = self->example->file;
-    int ends[2];
+    aya_handle ends[2];
 
-    if (pipe(ends) < 0) {
+    if (!system_pipe(ends)) {
         fatal("pipe");
     }
     if (self->info->writes) {
@@ -115,10 +127,10 @@ make_pipe(run *self)
         self->peer = ends[0];
     } else {
         self->fd = ends[0];
-        if (write(ends[1], content.data, content.size) != (ssize_t)content.size) {
+        if (!system_write(ends[1], content.data, content.size)) {
             fatal("write to a pipe");
         }
-        close(ends[1]);
+        system_close(ends[1]);
     }
     if (aya_file_init(&self->file, self->fd) < 0) {
         fatal("aya_file_init of a pipe");
@@ -129,53 +141,47 @@ static void
 make_world(run *self)
 {
     const aya_example *example = self->example;
-    int flags = O_RDWR;
 
-    self->fd = self->other_fd = self->peer = -1;
-    snprintf(self->path, sizeof(self->path), "%.200s/file", directory);
+    self->fd = self->other_fd = self->peer = AYA_NO_HANDLE;
+    name_file(self->path, "file");
     if (example->kind == AYA_EXAMPLE_FILE) {
         make_file(self->path, example->file);
     } else if (example->kind == AYA_EXAMPLE_DIRECTORY) {
-        flags = O_RDONLY | O_DIRECTORY;
-        if (mkdir(self->path, 0777) < 0) {
+        if (!system_mkdir(self->path)) {
             fatal("mkdir");
         }
     } else if (example->kind == AYA_EXAMPLE_PIPE) {
         make_pipe(self);
     }
-    if (self->info->on == AYA_ON_FILE && self->fd < 0) {
-        self->fd = open_file(self->path, flags, &self->file);
+    if (self->info->on == AYA_ON_FILE && self->fd == AYA_NO_HANDLE) {
+        self->fd = open_file(self->path, example->kind == AYA_EXAMPLE_DIRECTORY, &self->file);
     }
     if (example->other_name != NULL) {
-        snprintf(self->other_path, sizeof(self->other_path), "%.200s/%.40s", directory,
-                 example->other_name);
+        name_file(self->other_path, example->other_name);
         if (example->other.data != NULL || example->other_is_open) {
             make_file(self->other_path, example->other);
         }
         if (example->other_is_open) {
-            self->other_fd = open_file(self->other_path, O_RDWR, &self->other_file);
+            self->other_fd = open_file(self->other_path, false, &self->other_file);
         }
     }
 }
 
 static void
-remove_either(const char *path)
+remove_either(const aya_path_char *path)
 {
-    if (path[0] != '\0' && unlink(path) < 0) {
-        rmdir(path);
+    if (path[0] != 0) {
+        system_remove(path);
     }
 }
 
-/* The operation itself may have closed the descriptor. */
 static void
-close_file(int *fd, aya_file *file)
+close_file(aya_handle *fd, aya_file *file)
 {
-    if (*fd >= 0) {
+    if (*fd != AYA_NO_HANDLE) {
         aya_file_release(file);
-        if (fcntl(*fd, F_GETFD) >= 0) {
-            close(*fd);
-        }
-        *fd = -1;
+        system_close_if_open(*fd);
+        *fd = AYA_NO_HANDLE;
     }
 }
 
@@ -184,8 +190,8 @@ free_world(run *self)
 {
     close_file(&self->fd, &self->file);
     close_file(&self->other_fd, &self->other_file);
-    if (self->peer >= 0) {
-        close(self->peer);
+    if (self->peer != AYA_NO_HANDLE) {
+        system_close(self->peer);
     }
     remove_either(self->path);
     remove_either(self->other_path);
@@ -293,12 +299,12 @@ make_call(run *self, void *caller_buffer)
 /* -- what came of it --------------------------------------------------------------------------- */
 
 static int64_t
-read_whole(int fd, char *content)
+read_whole(aya_handle fd, char *content)
 {
     int64_t size = 0;
 
     for (;;) {
-        ssize_t got = read(fd, content + size, (size_t)(CONTENT_MOST - size));
+        int64_t got = system_read(fd, content + size, (size_t)(CONTENT_MOST - size));
         if (got < 0) {
             fatal("read");
         }
@@ -310,20 +316,21 @@ read_whole(int fd, char *content)
 }
 
 static void
-check_content(run *self, const char *what, const char *path, aya_example_bytes expected)
+check_content(run *self, const char *what, const aya_path_char *path,
+              aya_example_bytes expected)
 {
     static char content[CONTENT_MOST];
 
     if (expected.data == NULL) {
         return;
     }
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) {
+    aya_handle fd = system_open(path, false);
+    if (fd == AYA_NO_HANDLE) {
         complain(self, what, -errno, 0);
         return;
     }
     expect_bytes(self, what, content, read_whole(fd, content), expected);
-    close(fd);
+    system_close(fd);
 }
 
 static void
@@ -331,9 +338,9 @@ check_after(run *self)
 {
     const aya_example *example = self->example;
     static char content[CONTENT_MOST];
-    struct stat status;
+    bool is_directory = false;
 
-    if (example->kind == AYA_EXAMPLE_PIPE && example->after.data != NULL && self->peer >= 0) {
+    if (example->kind == AYA_EXAMPLE_PIPE && example->after.data != NULL && self->peer != AYA_NO_HANDLE) {
         close_file(&self->fd, &self->file);
         expect_bytes(self, "what came out of the pipe", content, read_whole(self->peer, content),
                      example->after);
@@ -342,10 +349,10 @@ check_after(run *self)
     }
     check_content(self, "the other file afterwards", self->other_path, example->after_other);
     if (example->becomes != AYA_BECOMES_UNSAID) {
-        bool gone = lstat(self->path, &status) < 0;
-        uint8_t is = gone                      ? AYA_BECOMES_GONE
-                     : S_ISDIR(status.st_mode) ? AYA_BECOMES_DIRECTORY
-                                               : AYA_BECOMES_FILE;
+        bool gone = !system_exists(self->path, &is_directory);
+        uint8_t is = gone           ? AYA_BECOMES_GONE
+                     : is_directory ? AYA_BECOMES_DIRECTORY
+                                    : AYA_BECOMES_FILE;
         expect(self, "what became of the path", is, example->becomes);
     }
 }
@@ -391,7 +398,7 @@ check_result(run *self)
     if (example->error != 0 || result < 0) {
         expect(self, "the result", result, -(int64_t)example->error);
         if (result >= 0 && self->info->result == AYA_RESULT_HANDLE) {
-            close((int)result);
+            system_close((aya_handle)result);
         }
         return;
     }
@@ -406,7 +413,7 @@ check_result(run *self)
         check_list(self);
         break;
     case AYA_RESULT_HANDLE:
-        expect(self, "close of the handle", close((int)result), 0);
+        expect(self, "close of the handle", system_close((aya_handle)result), true);
         break;
     case AYA_RESULT_STAT:
         aya_stat_decode(&self->stat, &status);
@@ -431,6 +438,11 @@ run_example(aya_context *context, const aya_example *example, bool tried)
     if (!tried || !aya_try(context, &self.request)) {
         aya_start(context, &self.request);
         wait_for(context, &self);
+    }
+    if (self.request.op.result == -ENOTSUP && example->error != ENOTSUP) {
+        free_world(&self);
+        unsupported++;
+        return;
     }
     check_result(&self);
     check_buffer(&self, buffer);
@@ -494,9 +506,8 @@ main(int argc, char **argv)
         printf("%s: %s\n", name, reason == NULL ? strerror(-error) : reason);
         return 77;
     }
-    snprintf(directory, sizeof(directory), "examples-XXXXXX");
-    if (mkdtemp(directory) == NULL) {
-        fatal("mkdtemp");
+    if (!system_own_directory(directory, sizeof(directory))) {
+        fatal("making a directory");
     }
     for (size_t i = 0; i < aya_examples_count; i++) {
         run_example(context, &aya_examples[i], false);
@@ -508,7 +519,10 @@ main(int argc, char **argv)
     }
     print_routes(context);
     aya_context_destroy(context);
-    rmdir(directory);
-    printf("%u passed, %u failed\n", passed, failed);
+    aya_path_char own[PATH_MOST];
+    system_path(own, PATH_MOST, directory);
+    system_remove(own);
+    printf("%u passed, %u failed, %u of operations that this system has not\n", passed, failed,
+           unsupported);
     return failed > 0 || passed == 0;
 }
