@@ -32,8 +32,9 @@ aya_iocp_result(const aya_op *op, DWORD error, DWORD moved)
     return -aya_win32_errno(error);
 }
 
-/* AYA_STARTED: the call goes on, and a packet will come; AYA_ENDED: it has ended, and the overlapped
- * structure has its result; else that is the result: the end of the file (0), or -errno. */
+/* AYA_STARTED: the call goes on, and a packet will come; AYA_ENDED: it has ended, and the
+ * overlapped structure has its result; else that is the result: the end of the file (0), or
+ * -errno. */
 static int
 started(const aya_op *op, BOOL finished)
 {

@@ -31,17 +31,19 @@ aya_port_result(const aya_op *op, DWORD error, DWORD moved)
     return -aya_win32_errno(error);
 }
 
-/* 1: a packet will come or, where packets are skipped, the overlapped result holds already (then
- * GetOverlappedResult answers at once); 0: it ended at the end of the file; else -errno. */
+/* AYA_STARTED: the call goes on, and a packet will come; AYA_ENDED: it has ended, and the
+ * overlapped structure has its result; else that is the result: the end of the file (0), or
+ * -errno. */
 static int
 started(const aya_op *op, BOOL finished)
 {
     const DWORD error = finished ? ERROR_SUCCESS : GetLastError();
 
-    if (error == ERROR_SUCCESS || error == ERROR_IO_PENDING) {
-        return 1;
+    if (error == ERROR_IO_PENDING) {
+        return AYA_STARTED;
     }
-    return (int)aya_port_result(op, error, 0);
+    return error == ERROR_SUCCESS ? AYA_ENDED
+                                  : (int)aya_port_result(op, error, 0);
 }
 
 static int
