@@ -11,6 +11,7 @@
 
 #include <assert.h>
 #include <pthread.h>
+#include <sched.h>
 #include <time.h>
 
 /* -- lists ------------------------------------------------------------------------------------- */
@@ -72,12 +73,19 @@ aya_request_of_shared(aya_link *shared)
 
 /* -- locks ------------------------------------------------------------------------------------- */
 
+#define SPINS 64
+
 /* For a few instructions only; never held over a call that may wait. */
 static inline void
 aya_spin_lock(uint8_t *lock)
 {
+    unsigned looks = 0;
+
     while (__atomic_exchange_n(lock, 1, __ATOMIC_ACQUIRE)) {
         while (__atomic_load_n(lock, __ATOMIC_RELAXED)) {
+            if (++looks % SPINS == 0) {
+                sched_yield(); /* its holder waits for this processor */
+            }
         }
     }
 }
