@@ -53,7 +53,8 @@ const aya_option aya_options[AYA_OPTION_COUNT] = {
         .least = 0,
         .most = 128,
         .unit = "",
-        .doc = "Most threads of the pool; 0 chooses by the number of processors (4 to 16).",
+        .doc = "Most threads of the pool, and of blocks that `dispatch` has on their way; 0: 4 to "
+               "16 threads by the number of processors, 256 blocks.",
     },
     {
         .name = "buffer_size",
