@@ -30,6 +30,8 @@ static const aya_backend aya_backend_io_uring = {
         [AYA_OP_CLOSE] = AYA_ROW_OWN,
         [AYA_OP_FSYNC] = AYA_ROW_OWN,
         [AYA_OP_OPEN] = AYA_ROW_VIA,
+        [AYA_OP_PREADV] = AYA_ROW_OWN,
+        [AYA_OP_PWRITEV] = AYA_ROW_OWN,
         [AYA_OP_READ] = AYA_ROW_OWN,
         [AYA_OP_READ_AT] = AYA_ROW_OWN,
         [AYA_OP_READ_MANY] = AYA_ROW_VIA,
@@ -37,6 +39,8 @@ static const aya_backend aya_backend_io_uring = {
         [AYA_OP_SEEK_EXTENT] = AYA_ROW_VIA,
         [AYA_OP_STAT] = AYA_ROW_VIA,
         [AYA_OP_TRUNCATE] = AYA_ROW_ASKED,
+        [AYA_OP_WAIT_READABLE] = AYA_ROW_VIA,
+        [AYA_OP_WAIT_WRITABLE] = AYA_ROW_VIA,
         [AYA_OP_WRITE] = AYA_ROW_OWN,
         [AYA_OP_WRITE_AT] = AYA_ROW_OWN,
         [AYA_OP_WRITE_MANY] = AYA_ROW_VIA,
@@ -75,6 +79,8 @@ static const aya_backend aya_backend_iocp = {
         [AYA_OP_CLOSE] = AYA_ROW_VIA,
         [AYA_OP_FSYNC] = AYA_ROW_VIA,
         [AYA_OP_OPEN] = AYA_ROW_VIA,
+        [AYA_OP_PREADV] = AYA_ROW_VIA,
+        [AYA_OP_PWRITEV] = AYA_ROW_VIA,
         [AYA_OP_READ] = AYA_ROW_VIA,
         [AYA_OP_READ_AT] = AYA_ROW_OWN,
         [AYA_OP_READ_MANY] = AYA_ROW_VIA,
@@ -82,6 +88,8 @@ static const aya_backend aya_backend_iocp = {
         [AYA_OP_SEEK_EXTENT] = AYA_ROW_VIA,
         [AYA_OP_STAT] = AYA_ROW_VIA,
         [AYA_OP_TRUNCATE] = AYA_ROW_VIA,
+        [AYA_OP_WAIT_READABLE] = AYA_ROW_VIA,
+        [AYA_OP_WAIT_WRITABLE] = AYA_ROW_VIA,
         [AYA_OP_WRITE] = AYA_ROW_VIA,
         [AYA_OP_WRITE_AT] = AYA_ROW_OWN,
         [AYA_OP_WRITE_MANY] = AYA_ROW_VIA,
@@ -117,6 +125,8 @@ static const aya_backend aya_backend_dispatch = {
         [AYA_OP_CLOSE] = AYA_ROW_OWN,
         [AYA_OP_FSYNC] = AYA_ROW_VIA,
         [AYA_OP_OPEN] = AYA_ROW_VIA,
+        [AYA_OP_PREADV] = AYA_ROW_VIA,
+        [AYA_OP_PWRITEV] = AYA_ROW_VIA,
         [AYA_OP_READ] = AYA_ROW_VIA,
         [AYA_OP_READ_AT] = AYA_ROW_OWN,
         [AYA_OP_READ_MANY] = AYA_ROW_VIA,
@@ -124,6 +134,8 @@ static const aya_backend aya_backend_dispatch = {
         [AYA_OP_SEEK_EXTENT] = AYA_ROW_VIA,
         [AYA_OP_STAT] = AYA_ROW_OWN,
         [AYA_OP_TRUNCATE] = AYA_ROW_OWN,
+        [AYA_OP_WAIT_READABLE] = AYA_ROW_VIA,
+        [AYA_OP_WAIT_WRITABLE] = AYA_ROW_VIA,
         [AYA_OP_WRITE] = AYA_ROW_VIA,
         [AYA_OP_WRITE_AT] = AYA_ROW_OWN,
         [AYA_OP_WRITE_MANY] = AYA_ROW_VIA,
@@ -158,13 +170,33 @@ const aya_backend aya_backend_threads = {
         [AYA_OP_CLOSE] = AYA_ROW_OWN,
         [AYA_OP_FSYNC] = AYA_ROW_OWN,
         [AYA_OP_OPEN] = AYA_ROW_OWN,
+        [AYA_OP_PREADV] = AYA_ROW_OWN,
+#if defined(__APPLE__) || defined(_WIN32)
+        [AYA_OP_PWRITEV] = AYA_ROW_UNSUPPORTED,
+#else
+        [AYA_OP_PWRITEV] = AYA_ROW_OWN,
+#endif
         [AYA_OP_READ] = AYA_ROW_OWN,
         [AYA_OP_READ_AT] = AYA_ROW_OWN,
         [AYA_OP_READ_MANY] = AYA_ROW_VIA,
         [AYA_OP_READINTO_AT] = AYA_ROW_OWN,
+#if defined(_WIN32)
+        [AYA_OP_SEEK_EXTENT] = AYA_ROW_UNSUPPORTED,
+#else
         [AYA_OP_SEEK_EXTENT] = AYA_ROW_OWN,
+#endif
         [AYA_OP_STAT] = AYA_ROW_OWN,
         [AYA_OP_TRUNCATE] = AYA_ROW_OWN,
+#if defined(_WIN32)
+        [AYA_OP_WAIT_READABLE] = AYA_ROW_UNSUPPORTED,
+#else
+        [AYA_OP_WAIT_READABLE] = AYA_ROW_OWN,
+#endif
+#if defined(_WIN32)
+        [AYA_OP_WAIT_WRITABLE] = AYA_ROW_UNSUPPORTED,
+#else
+        [AYA_OP_WAIT_WRITABLE] = AYA_ROW_OWN,
+#endif
         [AYA_OP_WRITE] = AYA_ROW_OWN,
         [AYA_OP_WRITE_AT] = AYA_ROW_OWN,
         [AYA_OP_WRITE_MANY] = AYA_ROW_VIA,
@@ -199,6 +231,8 @@ static const aya_backend aya_backend_linux_aio = {
         [AYA_OP_CLOSE] = AYA_ROW_VIA,
         [AYA_OP_FSYNC] = AYA_ROW_DIRECT,
         [AYA_OP_OPEN] = AYA_ROW_VIA,
+        [AYA_OP_PREADV] = AYA_ROW_DIRECT,
+        [AYA_OP_PWRITEV] = AYA_ROW_DIRECT,
         [AYA_OP_READ] = AYA_ROW_VIA,
         [AYA_OP_READ_AT] = AYA_ROW_DIRECT,
         [AYA_OP_READ_MANY] = AYA_ROW_VIA,
@@ -206,6 +240,8 @@ static const aya_backend aya_backend_linux_aio = {
         [AYA_OP_SEEK_EXTENT] = AYA_ROW_VIA,
         [AYA_OP_STAT] = AYA_ROW_VIA,
         [AYA_OP_TRUNCATE] = AYA_ROW_VIA,
+        [AYA_OP_WAIT_READABLE] = AYA_ROW_VIA,
+        [AYA_OP_WAIT_WRITABLE] = AYA_ROW_VIA,
         [AYA_OP_WRITE] = AYA_ROW_VIA,
         [AYA_OP_WRITE_AT] = AYA_ROW_DIRECT,
         [AYA_OP_WRITE_MANY] = AYA_ROW_VIA,

@@ -2,6 +2,8 @@
 /* The examples of the specs. Constant data, and a function an example that makes its call. */
 #include "aya_examples.h"
 
+#include <string.h>
+
 static void
 fill_advise_1(aya_op *op, const aya_example_call *call)
 {
@@ -78,6 +80,112 @@ static void
 fill_open_5(aya_op *op, const aya_example_call *call)
 {
     aya_op_open(op, call->path, AYA_OPEN_WRITE, false, false, false, true, 0666);
+}
+
+static void
+fill_preadv_1(aya_op *op, const aya_example_call *call)
+{
+    static aya_part parts[3];
+    char *const room = call->buf;
+
+    memcpy(parts, (const aya_part[]){
+        {.data = room + 0, .size = 3},
+        {.data = room + 3, .size = 0},
+        {.data = room + 3, .size = 2},
+    }, sizeof(parts));
+
+    aya_op_preadv(op, call->file, 2, (aya_parts){.list = parts, .count = 3, .size = 5}, false,
+                  AYA_PREADV_NORMAL);
+}
+
+static void
+fill_preadv_2(aya_op *op, const aya_example_call *call)
+{
+    static aya_part parts[2];
+    char *const room = call->buf;
+
+    memcpy(parts, (const aya_part[]){
+        {.data = room + 0, .size = 2},
+        {.data = room + 2, .size = 4},
+    }, sizeof(parts));
+
+    aya_op_preadv(op, call->file, 7, (aya_parts){.list = parts, .count = 2, .size = 6}, true,
+                  AYA_PREADV_IDLE);
+}
+
+static void
+fill_preadv_3(aya_op *op, const aya_example_call *call)
+{
+    static aya_part parts[1];
+    char *const room = call->buf;
+
+    memcpy(parts, (const aya_part[]){
+        {.data = room + 0, .size = 4},
+    }, sizeof(parts));
+
+    aya_op_preadv(op, call->file, 10, (aya_parts){.list = parts, .count = 1, .size = 4}, false,
+                  AYA_PREADV_BEST_EFFORT);
+}
+
+static void
+fill_preadv_4(aya_op *op, const aya_example_call *call)
+{
+    static aya_part parts[1];
+    char *const room = call->buf;
+
+    memcpy(parts, (const aya_part[]){
+        {.data = room + 0, .size = 4},
+    }, sizeof(parts));
+
+    aya_op_preadv(op, call->file, 0, (aya_parts){.list = parts, .count = 1, .size = 4}, false,
+                  AYA_PREADV_NORMAL);
+}
+
+static void
+fill_pwritev_1(aya_op *op, const aya_example_call *call)
+{
+    static const aya_part parts[] = {
+        {.data = "abc", .size = 3},
+        {.data = "", .size = 0},
+        {.data = "de", .size = 2},
+    };
+
+    aya_op_pwritev(op, call->file, 3, (aya_parts){.list = parts, .count = 3, .size = 5},
+                   AYA_PWRITEV_NO, false, AYA_PWRITEV_NORMAL);
+}
+
+static void
+fill_pwritev_2(aya_op *op, const aya_example_call *call)
+{
+    static const aya_part parts[] = {
+        {.data = "ab", .size = 2},
+        {.data = "c", .size = 1},
+    };
+
+    aya_op_pwritev(op, call->file, 0, (aya_parts){.list = parts, .count = 2, .size = 3},
+                   AYA_PWRITEV_DATA, false, AYA_PWRITEV_NORMAL);
+}
+
+static void
+fill_pwritev_3(aya_op *op, const aya_example_call *call)
+{
+    static const aya_part parts[] = {
+        {.data = "x", .size = 1},
+    };
+
+    aya_op_pwritev(op, call->file, 0, (aya_parts){.list = parts, .count = 1, .size = 1},
+                   AYA_PWRITEV_ALL, true, AYA_PWRITEV_IDLE);
+}
+
+static void
+fill_pwritev_4(aya_op *op, const aya_example_call *call)
+{
+    static const aya_part parts[] = {
+        {.data = "x", .size = 1},
+    };
+
+    aya_op_pwritev(op, call->file, 0, (aya_parts){.list = parts, .count = 1, .size = 1},
+                   AYA_PWRITEV_NO, false, AYA_PWRITEV_NORMAL);
 }
 
 static void
@@ -246,6 +354,30 @@ static void
 fill_truncate_3(aya_op *op, const aya_example_call *call)
 {
     aya_op_truncate(op, call->file, -1);
+}
+
+static void
+fill_wait_readable_1(aya_op *op, const aya_example_call *call)
+{
+    aya_op_wait_readable(op, call->file);
+}
+
+static void
+fill_wait_readable_2(aya_op *op, const aya_example_call *call)
+{
+    aya_op_wait_readable(op, call->file);
+}
+
+static void
+fill_wait_writable_1(aya_op *op, const aya_example_call *call)
+{
+    aya_op_wait_writable(op, call->file);
+}
+
+static void
+fill_wait_writable_2(aya_op *op, const aya_example_call *call)
+{
+    aya_op_wait_writable(op, call->file);
 }
 
 static void
@@ -471,6 +603,75 @@ const aya_example aya_examples[] = {
         .fill = fill_open_5,
     },
     {
+        .where = "spec/ops/preadv.toml:36",
+        .code = AYA_OP_PREADV,
+        .kind = AYA_EXAMPLE_FILE,
+        .file = {"0123456789", 10},
+        .filled = {"23456", 5},
+        .count = 5,
+        .fill = fill_preadv_1,
+    },
+    {
+        .where = "spec/ops/preadv.toml:42",
+        .code = AYA_OP_PREADV,
+        .kind = AYA_EXAMPLE_FILE,
+        .file = {"0123456789", 10},
+        .filled = {"789", 3},
+        .count = 3,
+        .fill = fill_preadv_2,
+    },
+    {
+        .where = "spec/ops/preadv.toml:48",
+        .code = AYA_OP_PREADV,
+        .kind = AYA_EXAMPLE_FILE,
+        .file = {"0123456789", 10},
+        .count = 0,
+        .fill = fill_preadv_3,
+    },
+    {
+        .where = "spec/ops/preadv.toml:53",
+        .code = AYA_OP_PREADV,
+        .kind = AYA_EXAMPLE_PIPE,
+        .file = {"0123", 4},
+        .error = ESPIPE,
+        .fill = fill_preadv_4,
+    },
+    {
+        .where = "spec/ops/pwritev.toml:44",
+        .code = AYA_OP_PWRITEV,
+        .kind = AYA_EXAMPLE_FILE,
+        .file = {"0123456789", 10},
+        .after = {"012abcde89", 10},
+        .count = 5,
+        .fill = fill_pwritev_1,
+    },
+    {
+        .where = "spec/ops/pwritev.toml:50",
+        .code = AYA_OP_PWRITEV,
+        .kind = AYA_EXAMPLE_FILE,
+        .file = {"0123456789", 10},
+        .after = {"abc3456789", 10},
+        .count = 3,
+        .fill = fill_pwritev_2,
+    },
+    {
+        .where = "spec/ops/pwritev.toml:56",
+        .code = AYA_OP_PWRITEV,
+        .kind = AYA_EXAMPLE_FILE,
+        .file = {"0123456789", 10},
+        .after = {"0123456789x", 11},
+        .count = 1,
+        .fill = fill_pwritev_3,
+    },
+    {
+        .where = "spec/ops/pwritev.toml:62",
+        .code = AYA_OP_PWRITEV,
+        .kind = AYA_EXAMPLE_PIPE,
+        .file = {"", 0},
+        .error = ESPIPE,
+        .fill = fill_pwritev_4,
+    },
+    {
         .where = "spec/ops/read.toml:19",
         .code = AYA_OP_READ,
         .kind = AYA_EXAMPLE_FILE,
@@ -676,6 +877,34 @@ const aya_example aya_examples[] = {
         .fill = fill_truncate_3,
     },
     {
+        .where = "spec/ops/wait_readable.toml:13",
+        .code = AYA_OP_WAIT_READABLE,
+        .kind = AYA_EXAMPLE_FILE,
+        .file = {"0123456789", 10},
+        .fill = fill_wait_readable_1,
+    },
+    {
+        .where = "spec/ops/wait_readable.toml:18",
+        .code = AYA_OP_WAIT_READABLE,
+        .kind = AYA_EXAMPLE_PIPE,
+        .file = {"0123", 4},
+        .fill = fill_wait_readable_2,
+    },
+    {
+        .where = "spec/ops/wait_writable.toml:13",
+        .code = AYA_OP_WAIT_WRITABLE,
+        .kind = AYA_EXAMPLE_FILE,
+        .file = {"0123456789", 10},
+        .fill = fill_wait_writable_1,
+    },
+    {
+        .where = "spec/ops/wait_writable.toml:18",
+        .code = AYA_OP_WAIT_WRITABLE,
+        .kind = AYA_EXAMPLE_PIPE,
+        .file = {"", 0},
+        .fill = fill_wait_writable_2,
+    },
+    {
         .where = "spec/ops/write.toml:19",
         .code = AYA_OP_WRITE,
         .kind = AYA_EXAMPLE_FILE,
@@ -795,4 +1024,4 @@ const aya_example aya_examples[] = {
     },
 };
 
-const size_t aya_examples_count = 51;
+const size_t aya_examples_count = 63;

@@ -12,6 +12,7 @@
 
 #if !defined(_WIN32)
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
@@ -112,6 +113,32 @@ probe_stat(const aya_op *op)
 }
 
 static int64_t
+probe_wait_readable(const aya_op *op)
+{
+#if defined(_WIN32)
+    (void)op;
+    return -EAGAIN;
+#else
+    const aya_handle file = op->file->io;
+
+    return aya_posix_ready(file, POLLIN);
+#endif
+}
+
+static int64_t
+probe_wait_writable(const aya_op *op)
+{
+#if defined(_WIN32)
+    (void)op;
+    return -EAGAIN;
+#else
+    const aya_handle file = op->file->io;
+
+    return aya_posix_ready(file, POLLOUT);
+#endif
+}
+
+static int64_t
 probe_write(const aya_op *op)
 {
 #if defined(_WIN32)
@@ -146,6 +173,8 @@ static int64_t (*const probes[AYA_OP_COUNT])(const aya_op *op) = {
     [AYA_OP_READ_AT] = probe_read_at,
     [AYA_OP_READINTO_AT] = probe_readinto_at,
     [AYA_OP_STAT] = probe_stat,
+    [AYA_OP_WAIT_READABLE] = probe_wait_readable,
+    [AYA_OP_WAIT_WRITABLE] = probe_wait_writable,
     [AYA_OP_WRITE] = probe_write,
     [AYA_OP_WRITEV] = probe_writev,
 };

@@ -4,6 +4,11 @@
  * it fills the entry and submits nothing.
  */
 #include "internal.h"
+#if defined(_WIN32)
+#include "win32.h"
+#else
+#include "posix.h"
+#endif
 
 #include <liburing.h>
 #include <string.h>
@@ -54,6 +59,41 @@ prep_fsync(const aya_op *op, struct io_uring_sqe *sqe)
     sqe->opcode = AYA_IO_URING_FSYNC;
     sqe->fd = file;
     sqe->fsync_flags = (uint32_t)(data_only ? IORING_FSYNC_DATASYNC : 0);
+}
+
+static void
+prep_preadv(const aya_op *op, struct io_uring_sqe *sqe)
+{
+    const aya_handle file = op->file->io;
+    const int64_t offset = op->args.preadv.offset + op->done;
+    const aya_parts into = aya_parts_past(op->args.preadv.into, op->done);
+    const int priority = (int)op->args.preadv.priority;
+
+    sqe->opcode = AYA_IO_URING_READ;
+    sqe->ioprio = (uint16_t)(aya_linux_ioprio(priority));
+    sqe->fd = file;
+    sqe->off = (uint64_t)offset;
+    sqe->addr = (uint64_t)((uintptr_t)aya_parts_room(&into));
+    sqe->len = (uint32_t)(aya_parts_data_len(&into));
+}
+
+static void
+prep_pwritev(const aya_op *op, struct io_uring_sqe *sqe)
+{
+    const aya_handle file = op->file->io;
+    const int64_t offset = op->args.pwritev.offset + op->done;
+    const aya_parts data = aya_parts_past(op->args.pwritev.data, op->done);
+    const int durable = (int)op->args.pwritev.durable;
+    const bool at_end = op->args.pwritev.at_end;
+    const int priority = (int)op->args.pwritev.priority;
+
+    sqe->opcode = AYA_IO_URING_WRITE;
+    sqe->ioprio = (uint16_t)(aya_linux_ioprio(priority));
+    sqe->fd = file;
+    sqe->off = (uint64_t)offset;
+    sqe->addr = (uint64_t)((uintptr_t)aya_parts_data(&data));
+    sqe->len = (uint32_t)(aya_parts_data_len(&data));
+    sqe->rw_flags = (int32_t)(aya_linux_write_flags(durable, at_end));
 }
 
 static void
@@ -145,6 +185,8 @@ static void (*const preps[AYA_OP_COUNT])(const aya_op *op, struct io_uring_sqe *
     [AYA_OP_ALLOCATE] = prep_allocate,
     [AYA_OP_CLOSE] = prep_close,
     [AYA_OP_FSYNC] = prep_fsync,
+    [AYA_OP_PREADV] = prep_preadv,
+    [AYA_OP_PWRITEV] = prep_pwritev,
     [AYA_OP_READ] = prep_read,
     [AYA_OP_READ_AT] = prep_read_at,
     [AYA_OP_READINTO_AT] = prep_readinto_at,

@@ -4,6 +4,11 @@
  * fills the block and submits nothing.
  */
 #include "internal.h"
+#if defined(_WIN32)
+#include "win32.h"
+#else
+#include "posix.h"
+#endif
 
 #include <linux/aio_abi.h>
 #include <string.h>
@@ -27,6 +32,43 @@ prep_fsync(const aya_op *op, struct iocb *iocb)
 
     iocb->aio_lio_opcode = (uint16_t)(data_only ? AYA_LINUX_AIO_FDSYNC : AYA_LINUX_AIO_FSYNC);
     iocb->aio_fildes = (uint32_t)file;
+}
+
+static void
+prep_preadv(const aya_op *op, struct iocb *iocb)
+{
+    const aya_handle file = op->file->io;
+    const int64_t offset = op->args.preadv.offset + op->done;
+    const aya_parts into = aya_parts_past(op->args.preadv.into, op->done);
+    const int priority = (int)op->args.preadv.priority;
+
+    iocb->aio_lio_opcode = AYA_LINUX_AIO_PREAD;
+    iocb->aio_fildes = (uint32_t)file;
+    iocb->aio_buf = (uint64_t)((uintptr_t)aya_parts_room(&into));
+    iocb->aio_nbytes = (uint64_t)(aya_parts_data_len(&into));
+    iocb->aio_offset = (int64_t)offset;
+    iocb->aio_flags = (uint32_t)(priority ? IOCB_FLAG_IOPRIO : 0);
+    iocb->aio_reqprio = (int16_t)(aya_linux_ioprio(priority));
+}
+
+static void
+prep_pwritev(const aya_op *op, struct iocb *iocb)
+{
+    const aya_handle file = op->file->io;
+    const int64_t offset = op->args.pwritev.offset + op->done;
+    const aya_parts data = aya_parts_past(op->args.pwritev.data, op->done);
+    const int durable = (int)op->args.pwritev.durable;
+    const bool at_end = op->args.pwritev.at_end;
+    const int priority = (int)op->args.pwritev.priority;
+
+    iocb->aio_lio_opcode = AYA_LINUX_AIO_PWRITE;
+    iocb->aio_fildes = (uint32_t)file;
+    iocb->aio_buf = (uint64_t)((uintptr_t)aya_parts_data(&data));
+    iocb->aio_nbytes = (uint64_t)(aya_parts_data_len(&data));
+    iocb->aio_offset = (int64_t)offset;
+    iocb->aio_rw_flags = (int)(aya_linux_write_flags(durable, at_end));
+    iocb->aio_flags = (uint32_t)(priority ? IOCB_FLAG_IOPRIO : 0);
+    iocb->aio_reqprio = (int16_t)(aya_linux_ioprio(priority));
 }
 
 static void
@@ -77,6 +119,8 @@ prep_write_at(const aya_op *op, struct iocb *iocb)
 
 static void (*const preps[AYA_OP_COUNT])(const aya_op *op, struct iocb *iocb) = {
     [AYA_OP_FSYNC] = prep_fsync,
+    [AYA_OP_PREADV] = prep_preadv,
+    [AYA_OP_PWRITEV] = prep_pwritev,
     [AYA_OP_READ_AT] = prep_read_at,
     [AYA_OP_READINTO_AT] = prep_readinto_at,
     [AYA_OP_WRITE_AT] = prep_write_at,

@@ -56,6 +56,29 @@ const aya_op_info aya_op_infos[AYA_OP_COUNT] = {
         .batch = true,
         .each = AYA_OP_COUNT,
     },
+    [AYA_OP_PREADV] = {
+        .name = "preadv",
+        .on = AYA_ON_FILE,
+        .result = AYA_RESULT_COUNT,
+        .cancel = AYA_CANCEL_WAIT,
+        .probe = AYA_PROBE_NONE,
+        .batch = true,
+        .resumes = true,
+        .gives = true,
+        .each = AYA_OP_COUNT,
+    },
+    [AYA_OP_PWRITEV] = {
+        .name = "pwritev",
+        .on = AYA_ON_FILE,
+        .result = AYA_RESULT_COUNT,
+        .cancel = AYA_CANCEL_WAIT,
+        .probe = AYA_PROBE_NONE,
+        .batch = true,
+        .resumes = true,
+        .changes = true,
+        .takes = true,
+        .each = AYA_OP_COUNT,
+    },
     [AYA_OP_READ] = {
         .name = "read",
         .on = AYA_ON_FILE,
@@ -126,6 +149,26 @@ const aya_op_info aya_op_infos[AYA_OP_COUNT] = {
         .fence = true,
         .batch = true,
         .changes = true,
+        .each = AYA_OP_COUNT,
+    },
+    [AYA_OP_WAIT_READABLE] = {
+        .name = "wait_readable",
+        .on = AYA_ON_FILE,
+        .result = AYA_RESULT_NONE,
+        .cancel = AYA_CANCEL_DETACH,
+        .probe = AYA_PROBE_READY,
+        .batch = true,
+        .reads = true,
+        .each = AYA_OP_COUNT,
+    },
+    [AYA_OP_WAIT_WRITABLE] = {
+        .name = "wait_writable",
+        .on = AYA_ON_FILE,
+        .result = AYA_RESULT_NONE,
+        .cancel = AYA_CANCEL_DETACH,
+        .probe = AYA_PROBE_READY,
+        .batch = true,
+        .writes = true,
         .each = AYA_OP_COUNT,
     },
     [AYA_OP_WRITE] = {
@@ -242,6 +285,29 @@ aya_op_open(aya_op *op, const aya_path_char *path, aya_open_access access, bool 
 }
 
 void
+aya_op_preadv(aya_op *op, aya_file *file, int64_t offset, aya_parts into, bool polled,
+              aya_preadv_priority priority)
+{
+    *op = (aya_op){
+        .code = AYA_OP_PREADV,
+        .file = file,
+        .args.preadv = {.offset = offset, .into = into, .polled = polled, .priority = priority},
+    };
+}
+
+void
+aya_op_pwritev(aya_op *op, aya_file *file, int64_t offset, aya_parts data,
+               aya_pwritev_durable durable, bool at_end, aya_pwritev_priority priority)
+{
+    *op = (aya_op){
+        .code = AYA_OP_PWRITEV,
+        .file = file,
+        .args.pwritev = {.offset = offset, .data = data, .durable = durable, .at_end = at_end,
+            .priority = priority},
+    };
+}
+
+void
 aya_op_read(aya_op *op, aya_file *file, int64_t size, void *buf, size_t buf_size)
 {
     *op = (aya_op){
@@ -317,6 +383,24 @@ aya_op_truncate(aya_op *op, aya_file *file, int64_t size)
 }
 
 void
+aya_op_wait_readable(aya_op *op, aya_file *file)
+{
+    *op = (aya_op){
+        .code = AYA_OP_WAIT_READABLE,
+        .file = file,
+    };
+}
+
+void
+aya_op_wait_writable(aya_op *op, aya_file *file)
+{
+    *op = (aya_op){
+        .code = AYA_OP_WAIT_WRITABLE,
+        .file = file,
+    };
+}
+
+void
 aya_op_write(aya_op *op, aya_file *file, const void *data, size_t data_len)
 {
     *op = (aya_op){
@@ -371,6 +455,8 @@ aya_op_writev_at(aya_op *op, aya_file *file, int64_t offset, aya_parts data)
 enum { SHORT_NONE, SHORT_RESUME, SHORT_RESUME_UNTIL_EOF };
 
 static const uint8_t shorts[AYA_OP_COUNT] = {
+    [AYA_OP_PREADV] = SHORT_RESUME_UNTIL_EOF,
+    [AYA_OP_PWRITEV] = SHORT_RESUME,
     [AYA_OP_READ_AT] = SHORT_RESUME_UNTIL_EOF,
     [AYA_OP_READINTO_AT] = SHORT_RESUME_UNTIL_EOF,
     [AYA_OP_WRITE] = SHORT_RESUME,
@@ -386,6 +472,8 @@ retried(uint8_t code, int error)
     switch (code) {
     case AYA_OP_CLOSE:
         return false;
+    case AYA_OP_PREADV:
+    case AYA_OP_PWRITEV:
     case AYA_OP_READ:
     case AYA_OP_READ_AT:
     case AYA_OP_READINTO_AT:
@@ -403,6 +491,10 @@ int64_t
 aya_op_total(const aya_op *op)
 {
     switch (op->code) {
+    case AYA_OP_PREADV:
+        return (int64_t)op->args.preadv.into.size;
+    case AYA_OP_PWRITEV:
+        return (int64_t)op->args.pwritev.data.size;
     case AYA_OP_READ:
         return op->args.read.size;
     case AYA_OP_READ_AT:
@@ -478,7 +570,22 @@ aya_op_error_kind(uint8_t code, int error)
             return AYA_ERROR_UNSUPPORTED;
         }
         return AYA_ERROR_OS;
+    case AYA_OP_PWRITEV:
+        if (error == ENOTSUP) {
+            return AYA_ERROR_UNSUPPORTED;
+        }
+        return AYA_ERROR_OS;
     case AYA_OP_SEEK_EXTENT:
+        if (error == ENOTSUP) {
+            return AYA_ERROR_UNSUPPORTED;
+        }
+        return AYA_ERROR_OS;
+    case AYA_OP_WAIT_READABLE:
+        if (error == ENOTSUP) {
+            return AYA_ERROR_UNSUPPORTED;
+        }
+        return AYA_ERROR_OS;
+    case AYA_OP_WAIT_WRITABLE:
         if (error == ENOTSUP) {
             return AYA_ERROR_UNSUPPORTED;
         }

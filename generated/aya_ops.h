@@ -13,6 +13,8 @@ typedef enum aya_op_code {
     AYA_OP_CLOSE,
     AYA_OP_FSYNC,
     AYA_OP_OPEN,
+    AYA_OP_PREADV,
+    AYA_OP_PWRITEV,
     AYA_OP_READ,
     AYA_OP_READ_AT,
     AYA_OP_READ_MANY,
@@ -20,6 +22,8 @@ typedef enum aya_op_code {
     AYA_OP_SEEK_EXTENT,
     AYA_OP_STAT,
     AYA_OP_TRUNCATE,
+    AYA_OP_WAIT_READABLE,
+    AYA_OP_WAIT_WRITABLE,
     AYA_OP_WRITE,
     AYA_OP_WRITE_AT,
     AYA_OP_WRITE_MANY,
@@ -42,6 +46,26 @@ typedef enum aya_open_access {
     AYA_OPEN_WRITE,
     AYA_OPEN_BOTH,
 } aya_open_access;
+
+typedef enum aya_preadv_priority {
+    AYA_PREADV_NORMAL = 0,
+    AYA_PREADV_IDLE,
+    AYA_PREADV_BEST_EFFORT,
+    AYA_PREADV_REAL_TIME,
+} aya_preadv_priority;
+
+typedef enum aya_pwritev_durable {
+    AYA_PWRITEV_NO = 0,
+    AYA_PWRITEV_DATA,
+    AYA_PWRITEV_ALL,
+} aya_pwritev_durable;
+
+typedef enum aya_pwritev_priority {
+    AYA_PWRITEV_NORMAL = 0,
+    AYA_PWRITEV_IDLE,
+    AYA_PWRITEV_BEST_EFFORT,
+    AYA_PWRITEV_REAL_TIME,
+} aya_pwritev_priority;
 
 /* What an operation gives. */
 typedef enum aya_result {
@@ -117,6 +141,19 @@ typedef struct aya_op {
             uint32_t permissions;
         } open;
         struct {
+            int64_t offset;
+            aya_parts into;
+            bool polled;
+            aya_preadv_priority priority;
+        } preadv;
+        struct {
+            int64_t offset;
+            aya_parts data;
+            aya_pwritev_durable durable;
+            bool at_end;
+            aya_pwritev_priority priority;
+        } pwritev;
+        struct {
             int64_t size;
         } read;
         struct {
@@ -189,6 +226,10 @@ void aya_op_close(aya_op *op, aya_file *file);
 void aya_op_fsync(aya_op *op, aya_file *file, bool data_only);
 void aya_op_open(aya_op *op, const aya_path_char *path, aya_open_access access, bool append,
                  bool create, bool exclusive, bool truncate, uint32_t permissions);
+void aya_op_preadv(aya_op *op, aya_file *file, int64_t offset, aya_parts into, bool polled,
+                   aya_preadv_priority priority);
+void aya_op_pwritev(aya_op *op, aya_file *file, int64_t offset, aya_parts data,
+                    aya_pwritev_durable durable, bool at_end, aya_pwritev_priority priority);
 void aya_op_read(aya_op *op, aya_file *file, int64_t size, void *buf, size_t buf_size);
 void aya_op_read_at(aya_op *op, aya_file *file, int64_t offset, int64_t size, void *buf,
                     size_t buf_size);
@@ -197,6 +238,8 @@ void aya_op_readinto_at(aya_op *op, aya_file *file, int64_t offset, void *buf, s
 void aya_op_seek_extent(aya_op *op, aya_file *file, int64_t offset, bool hole);
 void aya_op_stat(aya_op *op, aya_file *file, aya_stat_raw *stat);
 void aya_op_truncate(aya_op *op, aya_file *file, int64_t size);
+void aya_op_wait_readable(aya_op *op, aya_file *file);
+void aya_op_wait_writable(aya_op *op, aya_file *file);
 void aya_op_write(aya_op *op, aya_file *file, const void *data, size_t data_len);
 void aya_op_write_at(aya_op *op, aya_file *file, int64_t offset, const void *data, size_t data_len);
 void aya_op_write_many(aya_op *op, aya_file *file, aya_span *writes, size_t writes_len);

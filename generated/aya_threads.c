@@ -12,6 +12,7 @@
 
 #if !defined(_WIN32)
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/file.h>
@@ -112,6 +113,51 @@ call_open(const aya_op *op)
 }
 
 static int64_t
+call_preadv(const aya_op *op)
+{
+#if defined(_WIN32)
+    const aya_handle file = op->file->io;
+    const int64_t offset = op->args.preadv.offset + op->done;
+    const aya_parts into = aya_parts_past(op->args.preadv.into, op->done);
+
+    return aya_win32_pread(file, aya_parts_room(&into), aya_parts_data_len(&into), offset);
+#elif defined(__APPLE__)
+    const aya_handle file = op->file->io;
+    const int64_t offset = op->args.preadv.offset + op->done;
+    const aya_parts into = aya_parts_past(op->args.preadv.into, op->done);
+    const int64_t result = pread(file, aya_parts_room(&into), aya_parts_data_len(&into), offset);
+
+    return result < 0 ? -errno : result;
+#else
+    const aya_handle file = op->file->io;
+    const int64_t offset = op->args.preadv.offset + op->done;
+    const aya_parts into = aya_parts_past(op->args.preadv.into, op->done);
+    const bool polled = op->args.preadv.polled;
+    const int priority = (int)op->args.preadv.priority;
+
+    return aya_linux_preadv(file, into, offset, polled, priority);
+#endif
+}
+
+static int64_t
+call_pwritev(const aya_op *op)
+{
+#if defined(_WIN32) || defined(__APPLE__)
+    (void)op;
+    return -ENOTSUP;
+#else
+    const aya_handle file = op->file->io;
+    const int64_t offset = op->args.pwritev.offset + op->done;
+    const aya_parts data = aya_parts_past(op->args.pwritev.data, op->done);
+    const int durable = (int)op->args.pwritev.durable;
+    const bool at_end = op->args.pwritev.at_end;
+    const int priority = (int)op->args.pwritev.priority;
+
+    return aya_linux_pwritev(file, data, offset, durable, at_end, priority);
+#endif
+}
+
+static int64_t
 call_read(const aya_op *op)
 {
     const aya_handle file = op->file->io;
@@ -207,6 +253,32 @@ call_truncate(const aya_op *op)
 }
 
 static int64_t
+call_wait_readable(const aya_op *op)
+{
+#if defined(_WIN32)
+    (void)op;
+    return -ENOTSUP;
+#else
+    const aya_handle file = op->file->io;
+
+    return aya_posix_ready(file, POLLIN);
+#endif
+}
+
+static int64_t
+call_wait_writable(const aya_op *op)
+{
+#if defined(_WIN32)
+    (void)op;
+    return -ENOTSUP;
+#else
+    const aya_handle file = op->file->io;
+
+    return aya_posix_ready(file, POLLOUT);
+#endif
+}
+
+static int64_t
 call_write(const aya_op *op)
 {
     const aya_handle file = op->file->io;
@@ -272,12 +344,16 @@ static int64_t (*const calls[AYA_OP_COUNT])(const aya_op *op) = {
     [AYA_OP_CLOSE] = call_close,
     [AYA_OP_FSYNC] = call_fsync,
     [AYA_OP_OPEN] = call_open,
+    [AYA_OP_PREADV] = call_preadv,
+    [AYA_OP_PWRITEV] = call_pwritev,
     [AYA_OP_READ] = call_read,
     [AYA_OP_READ_AT] = call_read_at,
     [AYA_OP_READINTO_AT] = call_readinto_at,
     [AYA_OP_SEEK_EXTENT] = call_seek_extent,
     [AYA_OP_STAT] = call_stat,
     [AYA_OP_TRUNCATE] = call_truncate,
+    [AYA_OP_WAIT_READABLE] = call_wait_readable,
+    [AYA_OP_WAIT_WRITABLE] = call_wait_writable,
     [AYA_OP_WRITE] = call_write,
     [AYA_OP_WRITE_AT] = call_write_at,
     [AYA_OP_WRITEV] = call_writev,

@@ -25,7 +25,7 @@ def op_names(op: Op) -> list[str]:
 
 def amounts(op: Op) -> list[Param]:
     """What can say how many bytes a transfer moves; buffers before sizes."""
-    buffers = [p for p in op.params if p.type in ("bytes_in", "bytes_out", "parts")]
+    buffers = [p for p in op.params if p.type in ("bytes_in", "bytes_out", "parts", "parts_out")]
     return buffers or [p for p in op.params if p.type == "size"]
 
 
@@ -63,8 +63,9 @@ def check_params(op: Op, faults: Faults) -> None:
         elif optional:
             faults.add(param.where, f"parameter '{param.name}' must have a default, or stand "
                                     f"before '{optional}', which has one")
-        if param.type == "parts" and op.surface != "stream":
-            faults.add(param.where, "type 'parts' belongs to streams: surface = \"stream\"")
+        if param.type in ("parts", "parts_out") and op.surface == "method":
+            faults.add(param.where, f"type '{param.type}' belongs to C: surface = \"stream\" or "
+                                    "\"library\"")
         if param.type in ("spans", "pairs") and not op.rules.each:
             faults.add(param.where, f"type '{param.type}' belongs to a group: "
                                     "[rules] each = \"...\"")
@@ -92,13 +93,16 @@ def check_rules(op: Op, faults: Faults) -> None:
         elif op.result == "count" and len(amounts(op)) != 1:
             faults.add(at("short"), f"short = {rules.short!r} needs exactly one buffer or size")
     if rules.cancel == "detach" and any(p.type in ("bytes_in", "bytes_out", "parts",
-                                                   "pairs") for p in op.params):
+                                                   "parts_out", "pairs") for p in op.params):
         faults.add(at("cancel"), "cancel = 'detach' would leave the kernel with the caller's "
                                  "memory; it is one of: wait, shield")
     if rules.order == "fence" and op.on != "file":
         faults.add(at("order"), "order = 'fence' needs an operation on a file")
     if rules.probe in ("nowait", "ready", "local") and op.on != "file":
         faults.add(at("probe"), f"probe = {rules.probe!r} needs an operation on a file")
+    if rules.waits != "none" and (op.on, op.result, rules.probe) != ("file", "none", "ready"):
+        faults.add(at("waits"), f"waits = {rules.waits!r} needs an operation on a file with a "
+                                "result of type none and probe = 'ready'")
     if rules.probe == "cached-open" and op.result != "handle":
         faults.add(at("probe"), "probe = 'cached-open' needs a result of type handle")
 
@@ -149,6 +153,9 @@ def value_fault(param: Param, value: Any) -> str:
     if kind == "parts":
         good = isinstance(value, list) and all(isinstance(v, str) for v in value)
         return "" if good else "must be a list of strings"
+    if kind == "parts_out":
+        good = isinstance(value, list) and all(type(v) is int for v in value)
+        return "" if good else "must be a list of integers"
     if kind in ("path", "handle"):
         plain = isinstance(value, str) and is_word(value)
         return "" if plain else "must be a plain file name, beside the example's file"
@@ -200,9 +207,10 @@ def check_example(op: Op, example: Example, faults: Faults) -> None:
                    f"kind = {example.kind!r} does not fit an operation on a {op.on}")
     if example.kind == "pipe" and op.on == "path":
         faults.add(example.places["kind"], "a pipe has no path")
-    if example.filled is not None and not any(p.type == "bytes_out" for p in op.params):
+    if example.filled is not None and not any(
+            p.type in ("bytes_out", "parts_out") for p in op.params):
         faults.add(example.places.get("filled", example.where),
-                   "'filled' needs a parameter of type bytes_out")
+                   "'filled' needs a parameter of type bytes_out or parts_out")
     others = any(p.name in example.call for p in op.params if p.type in ("path", "handle"))
     for key, value in (("other", example.other), ("after_other", example.after_other)):
         if value is not None and not others:

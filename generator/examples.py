@@ -53,8 +53,8 @@ def argument(op: Op, param: Param, example: Example) -> list[str]:
         return [ctext.quoted(data), str(len(data))]
     if kind == "bytes_out":
         return ["call->buf", str(value)]
-    if kind == "parts":
-        size = sum(len(part.encode()) for part in value)
+    if kind in ("parts", "parts_out"):
+        size = sum(one if kind == "parts_out" else len(one.encode()) for one in value)
         return [f"(aya_parts){{.list = parts, .count = {len(value)}, .size = {size}}}"]
     if kind in ("spans", "pairs"):
         return ["call->spans", "call->spans_len"]
@@ -83,10 +83,21 @@ def spans(op: Op, example: Example) -> list[str]:
 
 
 def parts(op: Op, example: Example) -> list[str]:
-    """The initialisers of an aya_part each."""
-    found = [p.name for p in op.params if p.type == "parts"]
-    data = [v.encode() for name in found for v in example.call[name]]
-    return [f"{{.data = {ctext.quoted(one)}, .size = {len(one)}}}" for one in data]
+    """The initialisers of an aya_part each; those that are read into lie behind each other."""
+    made = []
+    for param in op.params:
+        if param.type == "parts":
+            data = [v.encode() for v in example.call[param.name]]
+            made += [f"{{.data = {ctext.quoted(one)}, .size = {len(one)}}}" for one in data]
+        elif param.type == "parts_out":
+            sizes = example.call[param.name]
+            made += [f"{{.data = room + {sum(sizes[:i])}, .size = {size}}}"
+                     for i, size in enumerate(sizes)]
+    return made
+
+
+def reads_into_parts(op: Op) -> bool:
+    return any(p.type == "parts_out" for p in op.params)
 
 
 def as_bytes(value: Any) -> bytes:

@@ -46,7 +46,7 @@ def dump(lowered: Lowered, only: str | None) -> str:
         name = backend.backend.name
         if only not in (None, name):
             continue
-        out += [f"{name}: {code} {row}\n" for code, row in backend.rows]
+        out += [f"{name}: {code} {row}\n" for code, row, _ in backend.rows]
         out += [function_text(name, function) for function in backend.functions]
         out += [function_text(f"{name} inline", function) for function in backend.inline]
     return "".join(out)

@@ -58,7 +58,7 @@ class LoweredBackend:
     backend: Backend
     functions: tuple[Function, ...]
     inline: tuple[Function, ...]
-    rows: tuple[tuple[str, str], ...]  # operation code, AYA_ROW_...
+    rows: tuple[tuple[str, str, str], ...]  # operation code, AYA_ROW_..., where it is refused
     asked: tuple[tuple[str, str, int], ...]  # operation code, opcode's name, its number
     opcodes: tuple[tuple[str, int], ...]  # C name, number
 
@@ -100,6 +100,7 @@ def declare(op: Op, param: Param) -> tuple[str, ...]:
         "bytes_in": (f"const void *{name}", f"size_t {name}_len"),
         "bytes_out": (f"void *{name}", f"size_t {name}_len"),
         "parts": (f"aya_parts {name}",),
+        "parts_out": (f"aya_parts {name}",),
         "path": (f"const aya_path_char *{name}",),
         "handle": (f"aya_file *{name}",),
         "spans": (f"aya_span *{name}", f"size_t {name}_len"),
@@ -133,12 +134,12 @@ def initialisers(op: Op, members: tuple[str, ...]) -> tuple[str, ...]:
 
 def total(op: Op) -> str:
     if op.rules.each or (op.result != "bytes" and op.rules.short == "none" and not any(
-            p.type in ("bytes_in", "bytes_out", "parts") for p in op.params)):
+            p.type in ("bytes_in", "bytes_out", "parts", "parts_out") for p in op.params)):
         return ""
     param = amounts(op)[0]
     if param.type == "size":
         return f"op->args.{op.name}.{param.name}"
-    if param.type == "parts":
+    if param.type in ("parts", "parts_out"):
         return f"(int64_t)op->args.{op.name}.{param.name}.size"
     return f"(int64_t)op->args.{op.name}.{param.name}_len"
 
@@ -184,7 +185,7 @@ def lower_op(op: Op, ops: dict[str, Op], unsupported: bool) -> LoweredOp:
         child_values=child_values(ops.get(op.rules.each)),
         errors=errors(op, unsupported),
         changes=bool(types & {"bytes_in", "parts", "pairs"}) or op.rules.order == "fence",
-        gives=moves and (whole.result == "bytes" or "bytes_out" in types),
+        gives=moves and (whole.result == "bytes" or bool(types & {"bytes_out", "parts_out"})),
         takes=moves and bool(types & {"bytes_in", "parts", "pairs"}),
         streams=moves and not types & {"offset", "spans", "pairs"},
     )
@@ -232,7 +233,7 @@ def param_locals(op: Op, param: Param, moves: bool) -> dict[str, str]:
             f"{name}_len": f"const size_t {name}_len = "
                            f"aya_left((int64_t){arg}_len, op->done, TRANSFER_LIMIT);",
         }
-    if kind == "parts":
+    if kind in ("parts", "parts_out"):
         return {name: f"const aya_parts {name} = aya_parts_past({arg}, op->done);"}
     types = {"flag": "const bool", "enum": "const int", "mode": "const uint32_t",
              "path": "const aya_path_char *const", "handle": "const aya_handle"}
@@ -406,6 +407,13 @@ def row_word(op: Op, row: Row | None, backend: Backend) -> str:
     return "AYA_ROW_ASKED" if row.fields.get("probe") else "AYA_ROW_OWN"
 
 
+def refusing(row: Row | None) -> str:
+    """The condition of the platforms for which a row has a reason instead of code."""
+    why = row.fields.get("unsupported") if row else None
+    platforms = sorted(why) if isinstance(why, dict) else []
+    return " || ".join(CONDITIONS[platform] for platform in platforms if platform in CONDITIONS)
+
+
 def has_code(row: Row, backend: Backend) -> bool:
     return any(key in row.fields for key in w.EXPRESSIONS[backend.form])
 
@@ -423,7 +431,8 @@ def lower_backend(backend: Backend, ops: tuple[Op, ...]) -> LoweredBackend:
         if row.fields.get("probe"):
             opcode = row.fields["opcode"]
             asked.append((code(op.name), opcode, backend.opcodes[opcode]))
-    rows = tuple((code(op.name), row_word(op, backend.rows.get(op.name), backend)) for op in ops)
+    rows = tuple((code(op.name), row_word(op, backend.rows.get(op.name), backend),
+                  refusing(backend.rows.get(op.name))) for op in ops)
     opcodes = tuple((f"AYA_{backend.name.upper()}_{name}", number)
                     for name, number in sorted(backend.opcodes.items(), key=lambda i: i[1]))
     return LoweredBackend(backend, tuple(functions), tuple(inline), rows, tuple(asked), opcodes)

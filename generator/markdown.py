@@ -19,8 +19,8 @@ PROBES = {
 
 
 def python_place(op: Op) -> str:
-    if op.surface == "stream":
-        return "stream"
+    if op.surface != "method":
+        return {"stream": "stream", "library": "libaya"}[op.surface]
     owner = "AsyncFile" if op.on == "file" else "ayafileio"
     return f"`{owner}.{op.name}`"
 
@@ -34,6 +34,7 @@ def facts(op: lower.LoweredOp) -> list[str]:
         python.CANCELS[rules.cancel],
         "Runs after the file's earlier operations and before its later ones."
         if rules.order == "fence" else "",
+        f"Waits until the file is {rules.waits}, on no thread." if rules.waits != "none" else "",
         PROBES[rules.probe],
         f"Made again after {' or '.join(whole.rules.retry)}." if whole.rules.retry else "",
         f"Many of [`{op.child.name}`](#{op.child.name})." if op.child else "",

@@ -26,6 +26,7 @@ class Rules:
     order: str
     batch: bool
     probe: str
+    waits: str  # for the file to be so, and moves nothing
     each: str  # the operation that a group is many of, or ""
     places: Mapping[str, Where]
     where: Where

@@ -190,6 +190,7 @@ def parse_rules(table: Table | None, op: Table, faults: Faults) -> Rules:
         order=reader.word("order", w.ORDERS, "any"),
         batch=reader.flag("batch", True),
         probe=reader.word("probe", w.PROBES, "none"),
+        waits=reader.word("waits", w.WAITS, "none"),
         each=reader.text("each", ""),
         places=reader.places(),
         where=reader.table.where,

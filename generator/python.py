@@ -8,7 +8,7 @@ from .model import Op, Param
 PHRASES = {
     "size": "int", "offset": "int", "flag": "bool", "enum": "str", "mode": "int",
     "bytes_in": "bytes-like object", "bytes_out": "writable bytes-like object",
-    "parts": "list of bytes-like objects",
+    "parts": "list of bytes-like objects", "parts_out": "list of writable bytes-like objects",
     "path": "str, bytes or os.PathLike", "handle": "AsyncFile",
     "spans": "iterable of (offset, size)", "pairs": "iterable of (offset, data)",
 }

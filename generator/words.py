@@ -2,15 +2,16 @@
 
 ON = ("file", "path", "none")
 RESULTS = ("none", "count", "bytes", "list", "handle", "stat")
-SURFACES = ("method", "stream")
+SURFACES = ("method", "stream", "library")
 TYPES = (
-    "size", "offset", "flag", "enum", "bytes_in", "bytes_out", "parts", "path", "handle", "spans",
-    "pairs", "mode",
+    "size", "offset", "flag", "enum", "bytes_in", "bytes_out", "parts", "parts_out", "path",
+    "handle", "spans", "pairs", "mode",
 )
 DEFAULTED = ("size", "offset", "flag", "enum", "mode")
 SHORTS = ("none", "resume", "resume-until-eof")
 CANCELS = ("detach", "wait", "shield")
 ORDERS = ("any", "fence")
+WAITS = ("none", "readable", "writable")
 PROBES = ("none", "nowait", "ready", "cached-open", "local", "always")
 KINDS = ("file", "pipe", "missing", "directory", "none")
 BECOMES = ("file", "directory", "gone")
@@ -42,7 +43,7 @@ SQE_UNIONS = (
 SQE_MEMBERS = {
     "flags": "uint8_t", "ioprio": "uint16_t", "fd": "int32_t", "off": "uint64_t",
     "addr2": "uint64_t", "addr": "uint64_t", "splice_off_in": "uint64_t", "len": "uint32_t",
-    **{name: "uint32_t" for name in SQE_UNIONS[2]},
+    **{name: "uint32_t" for name in SQE_UNIONS[2]}, "rw_flags": "int32_t",
     "buf_index": "uint16_t", "buf_group": "uint16_t", "personality": "uint16_t",
     "splice_fd_in": "int32_t", "file_index": "uint32_t", "addr_len": "uint16_t",
     "addr3": "uint64_t",
@@ -54,6 +55,8 @@ IOCB_MEMBERS = {
     "nbytes": ("aio_nbytes", "uint64_t"),
     "offset": ("aio_offset", "int64_t"),
     "rw_flags": ("aio_rw_flags", "int"),
+    "flags": ("aio_flags", "uint32_t"),
+    "reqprio": ("aio_reqprio", "int16_t"),
 }
 
 # Form → the keys of its rows that hold C expressions, and those that hold something else.

@@ -193,6 +193,11 @@ const char *aya_backend_reason(const char *name);
 size_t aya_backend_count(void);
 const char *aya_backend_name(size_t index);
 
+/* How a context of that backend serves an operation: "own"; "asked", its own where the running
+ * kernel has it; "direct", its own for files opened past the page cache; "fallback"; "unsupported";
+ * of a group, how it serves the parts. NULL where the backend is not part of the build. */
+const char *aya_backend_way(const char *name, aya_op_code operation);
+
 /* Counts forks; a context or a stream made under another number belongs to the parent. */
 unsigned aya_fork_generation(void);
 

@@ -69,7 +69,7 @@ typedef struct aya_span {
     int64_t result;   /* bytes moved, or -errno */
 } aya_span;
 
-/* Contiguous memory, one of several that are written behind each other. */
+/* Contiguous memory, one of several that are written, or read into, behind each other. */
 typedef struct aya_part {
     const void *data;
     size_t size;      /* bytes */
@@ -87,6 +87,7 @@ typedef struct aya_parts {
 aya_parts aya_parts_past(aya_parts parts, int64_t done);
 /* What is left of the first part, as far as one call takes it; NULL and 0 where there is none. */
 const void *aya_parts_data(const aya_parts *parts);
+void *aya_parts_room(const aya_parts *parts); /* the same of memory that is read into */
 size_t aya_parts_data_len(const aya_parts *parts);
 
 #endif

@@ -98,6 +98,26 @@ aya_backend_reason(const char *name)
     return "not part of this build";
 }
 
+const char *
+aya_backend_way(const char *name, aya_op_code operation)
+{
+    static const char *const ways[] = {
+        [AYA_ROW_UNSUPPORTED] = "unsupported", [AYA_ROW_OWN] = "own", [AYA_ROW_ASKED] = "asked",
+        [AYA_ROW_DIRECT] = "direct", [AYA_ROW_VIA] = "fallback",
+    };
+    uint8_t each = aya_op_infos[operation].each;
+    uint8_t code = each == AYA_OP_COUNT ? (uint8_t)operation : each;
+
+    for (size_t i = 0; i < aya_backends_count; i++) {
+        if (strcmp(aya_backends[i]->name, name) == 0) {
+            bool via = aya_backends[i]->rows[code] == AYA_ROW_VIA;
+            bool refused = via && aya_backend_threads.rows[code] == AYA_ROW_UNSUPPORTED;
+            return ways[refused ? AYA_ROW_UNSUPPORTED : aya_backends[i]->rows[code]];
+        }
+    }
+    return NULL;
+}
+
 /* -- creation ---------------------------------------------------------------------------------- */
 
 /* Tries one backend. Where it is not the pool, the pool is opened beside it as its fallback. */

@@ -162,6 +162,12 @@ aya_parts_data(const aya_parts *parts)
     return parts->count == 0 ? NULL : (const char *)parts->list->data + parts->skip;
 }
 
+void *
+aya_parts_room(const aya_parts *parts)
+{
+    return (void *)(uintptr_t)aya_parts_data(parts);
+}
+
 size_t
 aya_parts_data_len(const aya_parts *parts)
 {

@@ -6,7 +6,9 @@
 #include "posix.h"
 
 #include <fcntl.h>
+#include <limits.h>
 #include <linux/fs.h>
+#include <linux/ioprio.h>
 #include <linux/magic.h>
 #include <linux/openat2.h>
 #include <sched.h>
@@ -422,4 +424,72 @@ aya_condition_wait(pthread_cond_t *condition, pthread_mutex_t *lock, int64_t end
     struct timespec until = {.tv_sec = end_ns / 1000000000, .tv_nsec = end_ns % 1000000000};
 
     return pthread_cond_timedwait(condition, lock, &until) != 0;
+}
+
+/* -- what one transfer can ask for ------------------------------------------------------------- */
+
+static_assert((int)AYA_PREADV_REAL_TIME == (int)AYA_PWRITEV_REAL_TIME, "one list of priorities");
+
+uint16_t
+aya_linux_ioprio(int priority)
+{
+    static const uint16_t values[] = {
+        [AYA_PREADV_NORMAL] = 0,
+        [AYA_PREADV_IDLE] = IOPRIO_PRIO_VALUE(IOPRIO_CLASS_IDLE, 0),
+        [AYA_PREADV_BEST_EFFORT] = IOPRIO_PRIO_VALUE(IOPRIO_CLASS_BE, 4),
+        [AYA_PREADV_REAL_TIME] = IOPRIO_PRIO_VALUE(IOPRIO_CLASS_RT, 4),
+    };
+
+    return values[priority];
+}
+
+int
+aya_linux_write_flags(int durable, bool at_end)
+{
+    static const int durabilities[] = {
+        [AYA_PWRITEV_NO] = 0, [AYA_PWRITEV_DATA] = RWF_DSYNC, [AYA_PWRITEV_ALL] = RWF_SYNC};
+
+    return durabilities[durable] | (at_end ? RWF_APPEND : 0);
+}
+
+/* The calling thread's priority for transfers; 0: that of its nice value. */
+static int
+set_ioprio(uint16_t value)
+{
+    return syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, (int)value) < 0 ? -errno : 0;
+}
+
+int64_t
+aya_linux_preadv(int fd, aya_parts into, int64_t offset, bool polled, int priority)
+{
+    struct iovec vector[AYA_VECTOR_MOST];
+    int count = aya_posix_vector(vector, into, SSIZE_MAX);
+    int error = priority == AYA_PREADV_NORMAL ? 0 : set_ioprio(aya_linux_ioprio(priority));
+
+    if (error < 0) {
+        return error;
+    }
+    int64_t result = result_of(preadv2(fd, vector, count, offset, polled ? RWF_HIPRI : 0));
+    if (priority != AYA_PREADV_NORMAL) {
+        set_ioprio(0);
+    }
+    return result;
+}
+
+int64_t
+aya_linux_pwritev(int fd, aya_parts data, int64_t offset, int durable, bool at_end, int priority)
+{
+    struct iovec vector[AYA_VECTOR_MOST];
+    int count = aya_posix_vector(vector, data, SSIZE_MAX);
+    int error = priority == AYA_PWRITEV_NORMAL ? 0 : set_ioprio(aya_linux_ioprio(priority));
+
+    if (error < 0) {
+        return error;
+    }
+    int flags = aya_linux_write_flags(durable, at_end);
+    int64_t result = result_of(pwritev2(fd, vector, count, offset, flags));
+    if (priority != AYA_PWRITEV_NORMAL) {
+        set_ioprio(0);
+    }
+    return result;
 }

@@ -84,10 +84,10 @@ prepare(aya_context *context, linux_aio *self, aya_link *queue, struct iocb *blo
             continue;
         }
         block->aio_data = (uint64_t)(uintptr_t)request;
-        block->aio_flags = IOCB_FLAG_RESFD;
+        block->aio_flags |= IOCB_FLAG_RESFD;
         block->aio_resfd = (uint32_t)context->wake.watched;
         if (block->aio_lio_opcode == IOCB_CMD_PREAD || block->aio_lio_opcode == IOCB_CMD_PWRITE) {
-            block->aio_rw_flags = RWF_NOWAIT;
+            block->aio_rw_flags |= RWF_NOWAIT;
         }
         count++;
     }
@@ -117,7 +117,8 @@ aya_linux_aio_submit(aya_context *context, void *state, aya_link *queue)
         if (error == EAGAIN && self->in_flight > 0) {
             return 0; /* a completion brings the next submit */
         }
-        if (error == EPERM || error == ENOSYS) {
+        /* A priority that is not allowed is the request's own fault. */
+        if (error == ENOSYS || (error == EPERM && !(blocks[0].aio_flags & IOCB_FLAG_IOPRIO))) {
             return -error;
         }
         if (taken <= 0) {
@@ -125,6 +126,15 @@ aya_linux_aio_submit(aya_context *context, void *state, aya_link *queue)
         }
     }
     return 0;
+}
+
+/* A filesystem may refuse RWF_NOWAIT: the transfer is made again where it may wait. */
+static int64_t
+result_of(const aya_request *request, int64_t result)
+{
+    const aya_op_info *info = &aya_op_infos[request->op.code];
+
+    return result == -EOPNOTSUPP && (info->gives || info->takes) ? -EAGAIN : result;
 }
 
 void
@@ -143,7 +153,7 @@ aya_linux_aio_reap(aya_context *context, void *state)
             aya_request *request = (aya_request *)(uintptr_t)events[i].data;
             self->in_flight--;
             left = left > 0 ? left - 1 : 0;
-            aya_request_finished(context, request, events[i].res);
+            aya_request_finished(context, request, result_of(request, events[i].res));
         }
     }
 }

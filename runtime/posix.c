@@ -142,20 +142,27 @@ aya_posix_write_ready(int fd, const void *data, size_t size)
     return result_of(write(fd, data, plain == 1 && size > PIPE_BUF ? PIPE_BUF : size));
 }
 
+int64_t
+aya_posix_ready(int fd, short events)
+{
+    struct pollfd watched = {.fd = fd, .events = events};
+    int count = poll(&watched, 1, 0);
+
+    return count > 0 ? 0 : count == 0 ? -EAGAIN : -errno;
+}
+
 /* -- parts ------------------------------------------------------------------------------------- */
 
-/* As many as one call gets; the rest is a short transfer's. */
-#define VECTOR_MOST 64
 /* Bytes of one positional write: for a longer one Linux takes its page cache from large blocks of
  * free memory, which a virtual machine has often given back to its host, at ten times the cost. */
 #define PIECE_MOST ((size_t)128 << 10)
 
-static int
-fill_vector(struct iovec *vector, aya_parts parts, size_t most)
+int
+aya_posix_vector(struct iovec *vector, aya_parts parts, size_t most)
 {
     int count = 0;
 
-    for (; count < VECTOR_MOST && (size_t)count < parts.count && most > 0; count++) {
+    for (; count < AYA_VECTOR_MOST && (size_t)count < parts.count && most > 0; count++) {
         const aya_part *part = &parts.list[count];
         size_t size = part->size - parts.skip;
         vector[count].iov_base = (char *)(uintptr_t)part->data + parts.skip;
@@ -169,17 +176,17 @@ fill_vector(struct iovec *vector, aya_parts parts, size_t most)
 int64_t
 aya_posix_writev(int fd, aya_parts parts)
 {
-    struct iovec vector[VECTOR_MOST];
+    struct iovec vector[AYA_VECTOR_MOST];
 
-    return result_of(writev(fd, vector, fill_vector(vector, parts, SSIZE_MAX)));
+    return result_of(writev(fd, vector, aya_posix_vector(vector, parts, SSIZE_MAX)));
 }
 
 int64_t
 aya_posix_pwritev(int fd, aya_parts parts, int64_t offset)
 {
-    struct iovec vector[VECTOR_MOST];
+    struct iovec vector[AYA_VECTOR_MOST];
 
-    return result_of(pwritev(fd, vector, fill_vector(vector, parts, PIECE_MOST), offset));
+    return result_of(pwritev(fd, vector, aya_posix_vector(vector, parts, PIECE_MOST), offset));
 }
 
 /* -- waiting for a context --------------------------------------------------------------------- */

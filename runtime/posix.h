@@ -26,6 +26,14 @@ int64_t aya_posix_pread_nowait(int fd, void *buf, size_t size, int64_t offset);
 int64_t aya_posix_read_nowait(int fd, void *buf, size_t size);
 int64_t aya_posix_write_nowait(int fd, const void *data, size_t size);
 
+/* 0 or -EAGAIN, whether the file is ready for `events` of poll(). */
+int64_t aya_posix_ready(int fd, short events);
+
+/* The parts, or what one call gets of them, at most `most` bytes: how many. The rest is a short
+ * transfer's. */
+#define AYA_VECTOR_MOST 64
+struct iovec;
+int aya_posix_vector(struct iovec *vector, aya_parts parts, size_t most);
 /* Write the parts, or the first of them; may wait. */
 int64_t aya_posix_writev(int fd, aya_parts parts);
 int64_t aya_posix_pwritev(int fd, aya_parts parts, int64_t offset);
@@ -63,5 +71,13 @@ aya_mount aya_posix_judge_mount(int fd);
  * -EOPNOTSUPP for what readiness says nothing of. */
 int64_t aya_posix_read_ready(int fd, void *buf, size_t size);
 int64_t aya_posix_write_ready(int fd, const void *data, size_t size);
+
+/* What one transfer can ask for on Linux; the numbers are the places of the words in
+ * spec/ops/preadv.toml and pwritev.toml. May wait. */
+int64_t aya_linux_preadv(int fd, aya_parts into, int64_t offset, bool polled, int priority);
+int64_t aya_linux_pwritev(int fd, aya_parts data, int64_t offset, int durable, bool at_end,
+                          int priority);
+uint16_t aya_linux_ioprio(int priority);
+int aya_linux_write_flags(int durable, bool at_end);
 
 #endif

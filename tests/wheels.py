@@ -1,6 +1,6 @@
 """What `./dev wheels` does: builds the wheels that can be built here and inspects each.
 
-    wheels.py FOLDER             build into FOLDER (needs tests/wheels.txt), inspect, try the own one
+    wheels.py FOLDER             build into FOLDER (needs tests/wheels.txt) and inspect
     wheels.py --inspect FOLDER   inspect the wheels that lie there; needs nothing
 
 A wheel for this machine is built as pip builds it, made portable by auditwheel, and used. Those for

@@ -36,8 +36,18 @@ get_backend_info = cast("Callable[[], BackendInfo]", _ayafileio.backend_info)
 
 
 def get_capabilities() -> Capabilities:
-    """Return `get_backend_info()` with `features` and `backend_detail` added."""
+    """Return `get_backend_info()` with `features`, `operations` and `backend_detail` added.
+
+    `operations` tells how the backend serves each operation, those of libaya alone too: `own`;
+    `asked`, its own where the running kernel has it; `direct`, its own for files opened past the
+    page cache; `fallback`, the pool of threads; `unsupported`.
+    """
     info = get_backend_info()
+    operations = _ayafileio.operation_ways()
+
+    def has(*names: str) -> bool:
+        return all(operations[name] != "unsupported" for name in names)
+
     return {
         **info,
         "features": {
@@ -48,7 +58,13 @@ def get_capabilities() -> Capabilities:
             "async_open": True,
             "adaptive_batching": False,
             "fast_file_copy": hasattr(os, "copy_file_range"),
+            "vectored_io": has("preadv", "writev_at"),
+            "io_priority": has("pwritev"),
+            "transfer_flags": has("pwritev"),
+            "poll": has("wait_readable", "wait_writable"),
+            "cancel": True,
         },
+        "operations": operations,
         "backend_detail": {
             "available": True,
             "completion_model": info["is_truly_async"],

@@ -69,6 +69,11 @@ class LibraryFeatures(TypedDict):
     async_open: bool
     adaptive_batching: bool
     fast_file_copy: bool
+    vectored_io: bool  # several pieces of memory in one transfer
+    io_priority: bool  # a class among those that wait for the device; libaya's preadv, pwritev
+    transfer_flags: bool  # durable and at the end, for one transfer; libaya's pwritev
+    poll: bool  # libaya's wait_readable, wait_writable
+    cancel: bool
 
 
 class BackendDetail(TypedDict, total=False):
@@ -83,4 +88,5 @@ class Capabilities(BackendInfo):
     """What `get_capabilities()` returns."""
 
     features: LibraryFeatures
+    operations: dict[str, str]  # own, asked, direct, fallback or unsupported
     backend_detail: BackendDetail

@@ -409,6 +409,29 @@ aya_backend_info(PyObject *module, PyObject *Py_UNUSED(unused))
                          truly_async ? Py_True : Py_False, "unused", unused);
 }
 
+PyObject *
+aya_operation_ways(PyObject *module, PyObject *Py_UNUSED(unused))
+{
+    aya_module *state = aya_module_state(module);
+    aya_config config = state->config;
+    int error;
+    const char *used = try_config(&config, &error);
+
+    if (used == NULL) {
+        aya_raise(state, error, NULL);
+        return NULL;
+    }
+    PyObject *result = PyDict_New();
+    for (int i = 0; result != NULL && i < AYA_OP_COUNT; i++) {
+        PyObject *way = PyUnicode_FromString(aya_backend_way(used, (aya_op_code)i));
+        if (way == NULL || PyDict_SetItemString(result, aya_op_infos[i].name, way) < 0) {
+            Py_CLEAR(result);
+        }
+        Py_XDECREF(way);
+    }
+    return result;
+}
+
 static PyObject *
 shown_routes(const uint64_t counts[AYA_ROUTE_COUNT])
 {

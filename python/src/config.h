@@ -12,6 +12,7 @@ PyObject *aya_get_config(PyObject *module, PyObject *unused);
 PyObject *aya_reset_config(PyObject *module, PyObject *unused);
 PyObject *aya_drain_buffers(PyObject *module, PyObject *unused);
 PyObject *aya_backend_info(PyObject *module, PyObject *unused);
+PyObject *aya_operation_ways(PyObject *module, PyObject *unused);
 PyObject *aya_stats(PyObject *module, PyObject *unused);
 
 #define AYA_CONFIG_METHODS                                                                         \
@@ -28,6 +29,9 @@ PyObject *aya_stats(PyObject *module, PyObject *unused);
     {"backend_info", aya_backend_info, METH_NOARGS,                                                \
      "backend_info($module, /)\n--\n\n"                                                            \
      "The backend that a context made now would use, and why each other one is not used."},        \
+    {"operation_ways", aya_operation_ways, METH_NOARGS,                                            \
+     "operation_ways($module, /)\n--\n\n"                                                          \
+     "How the backend that a context made now would use serves each operation."},                  \
     {"stats", aya_stats, METH_NOARGS,                                                              \
      "stats($module, /)\n--\n\n"                                                                   \
      "How many operations each route has served, and what is there now."}

@@ -301,3 +301,47 @@ def test_kernel_aio_beside_the_pool(error, route, tmp_path):
     if error is not None:
         options += ["-e", f"inject=io_setup:error={error}"]
     run_injected(tmp_path, body, options)
+
+
+AIO_MOST = pathlib.Path("/proc/sys/fs/aio-max-nr")
+
+
+@pytest.fixture
+def no_kernel_aio():
+    """The system has no requests of kernel AIO left, until the test ends."""
+    if os.geteuid() != 0 or not os.access(AIO_MOST, os.W_OK):
+        pytest.skip("needs root and a writable fs.aio-max-nr")
+    before = AIO_MOST.read_text()
+    AIO_MOST.write_text("1")
+    yield
+    AIO_MOST.write_text(before)
+
+
+def test_kernel_aio_that_is_used_up(no_kernel_aio, tmp_path):
+    (tmp_path / "f").write_bytes(bytes(range(256)) * 64)
+    body = """
+    import asyncio, ayafileio, mmap, os
+    async def main():
+        opener = lambda path, flags: os.open(path, flags | os.O_DIRECT)
+        async with ayafileio.open("f", "rb", opener=opener, buffering=0) as file:
+            area = mmap.mmap(-1, 4096)
+            assert await file.readinto_at(4096, area) == 4096
+            assert area[:] == bytes(range(256)) * 16
+    try:
+        ayafileio.configure({"backend": "linux_aio"})
+    except ValueError as refused:
+        assert "fs.aio-max-nr" in str(refused), refused
+    else:
+        raise AssertionError("linux_aio works without requests")
+    asyncio.run(main())
+    info = ayafileio.get_backend_info()
+    assert info["backend"] in ("io_uring", "threads")
+    assert "fs.aio-max-nr" in info["unused"]["linux_aio"], info
+    ayafileio.configure({"backend": "threads"})
+    asyncio.run(main())
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(body)], cwd=tmp_path,
+                          capture_output=True, text=True)
+    if "Invalid argument: 'f'" in done.stderr:
+        pytest.skip("no O_DIRECT on this filesystem")
+    assert done.returncode == 0, done.stderr

@@ -146,6 +146,19 @@ def test_capabilities_extend_backend_info():
     assert capabilities["backend_detail"]["completion_model"] is info["is_truly_async"]
 
 
+def test_capabilities_tell_how_each_operation_is_served(backend):
+    capabilities = ayafileio.get_capabilities()
+    ways, features = capabilities["operations"], capabilities["features"]
+    assert {"read_at", "open", "fsync", "preadv", "pwritev", "wait_readable"} < ways.keys()
+    assert set(ways.values()) <= {"own", "asked", "direct", "fallback", "unsupported"}
+    own = {"threads": "own", "io_uring": "own", "linux_aio": "direct"}.get(backend)
+    if own is not None:
+        assert [ways[name] for name in ("read_at", "read_many", "preadv", "pwritev")] == [own] * 4
+        assert ways["open"] == ("own" if backend == "threads" else "fallback")
+        assert all(features[name] for name in ("vectored_io", "io_priority", "transfer_flags"))
+        assert features["poll"] and features["cancel"]
+
+
 def test_warn_fake_async_warns_once_where_the_pool_serves():
     program = (
         "import warnings, ayafileio\n"

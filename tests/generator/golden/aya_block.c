@@ -4,6 +4,11 @@
  * fills the block and submits nothing.
  */
 #include "internal.h"
+#if defined(_WIN32)
+#include "win32.h"
+#else
+#include "posix.h"
+#endif
 
 #include <linux/aio_abi.h>
 #include <string.h>

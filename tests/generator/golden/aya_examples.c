@@ -2,6 +2,8 @@
 /* The examples of the specs. Constant data, and a function an example that makes its call. */
 #include "aya_examples.h"
 
+#include <string.h>
+
 static void
 fill_get_1(aya_op *op, const aya_example_call *call)
 {

@@ -4,6 +4,11 @@
  * it fills the entry and submits nothing.
  */
 #include "internal.h"
+#if defined(_WIN32)
+#include "win32.h"
+#else
+#include "posix.h"
+#endif
 
 #include <liburing.h>
 #include <string.h>
@@ -48,7 +53,7 @@ prep_put(const aya_op *op, struct io_uring_sqe *sqe)
     sqe->off = (uint64_t)offset;
     sqe->addr = (uint64_t)(uintptr_t)data;
     sqe->len = (uint32_t)data_len;
-    sqe->rw_flags = (uint32_t)(sure ? RWF_SYNC : 0);
+    sqe->rw_flags = (int32_t)(sure ? RWF_SYNC : 0);
 }
 
 static void (*const preps[AYA_OP_COUNT])(const aya_op *op, struct io_uring_sqe *sqe) = {
