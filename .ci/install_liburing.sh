@@ -7,7 +7,8 @@ folder=$(mktemp -d)
 cd "$folder"
 curl -fsSL https://github.com/axboe/liburing/archive/refs/tags/liburing-2.3.tar.gz | tar -xz
 cd liburing-liburing-2.3
-CFLAGS="-O2 -fPIC" ./configure --prefix=/usr
+export CFLAGS="-O2 -fPIC"
+./configure --prefix=/usr
 make -C src -j"$(nproc)" ENABLE_SHARED=0
 make -C src install ENABLE_SHARED=0
 rm -rf "$folder"
