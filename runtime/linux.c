@@ -452,44 +452,60 @@ aya_linux_write_flags(int durable, bool at_end)
     return durabilities[durable] | (at_end ? RWF_APPEND : 0);
 }
 
-/* The calling thread's priority for transfers; 0: that of its nice value. */
+/* Gives the calling thread the priority for one transfer: what it had before, or -errno. */
 static int
-set_ioprio(uint16_t value)
+enter_priority(int priority)
 {
-    return syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, (int)value) < 0 ? -errno : 0;
+    int before = (int)syscall(SYS_ioprio_get, IOPRIO_WHO_PROCESS, 0);
+    int value = aya_linux_ioprio(priority);
+
+    if (before < 0 || syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, value) < 0) {
+        return -errno;
+    }
+    return before;
+}
+
+static void
+leave_priority(int before)
+{
+    syscall(SYS_ioprio_set, IOPRIO_WHO_PROCESS, 0, before);
+}
+
+static int64_t
+transfer(int fd, aya_parts parts, int64_t offset, int flags, bool write)
+{
+    struct iovec vector[AYA_VECTOR_MOST];
+    int count = aya_posix_vector(vector, parts, SSIZE_MAX);
+
+    return result_of(write ? pwritev2(fd, vector, count, offset, flags)
+                           : preadv2(fd, vector, count, offset, flags));
+}
+
+static int64_t
+transfer_with(int fd, aya_parts parts, int64_t offset, int flags, int priority, bool write)
+{
+    if (priority == AYA_PREADV_NORMAL) {
+        return transfer(fd, parts, offset, flags, write);
+    }
+    int before = enter_priority(priority);
+    if (before < 0) {
+        return before;
+    }
+    int64_t result = transfer(fd, parts, offset, flags, write);
+    leave_priority(before);
+    return result;
 }
 
 int64_t
 aya_linux_preadv(int fd, aya_parts into, int64_t offset, bool polled, int priority)
 {
-    struct iovec vector[AYA_VECTOR_MOST];
-    int count = aya_posix_vector(vector, into, SSIZE_MAX);
-    int error = priority == AYA_PREADV_NORMAL ? 0 : set_ioprio(aya_linux_ioprio(priority));
-
-    if (error < 0) {
-        return error;
-    }
-    int64_t result = result_of(preadv2(fd, vector, count, offset, polled ? RWF_HIPRI : 0));
-    if (priority != AYA_PREADV_NORMAL) {
-        set_ioprio(0);
-    }
-    return result;
+    return transfer_with(fd, into, offset, polled ? RWF_HIPRI : 0, priority, false);
 }
 
 int64_t
 aya_linux_pwritev(int fd, aya_parts data, int64_t offset, int durable, bool at_end, int priority)
 {
-    struct iovec vector[AYA_VECTOR_MOST];
-    int count = aya_posix_vector(vector, data, SSIZE_MAX);
-    int error = priority == AYA_PWRITEV_NORMAL ? 0 : set_ioprio(aya_linux_ioprio(priority));
-
-    if (error < 0) {
-        return error;
-    }
     int flags = aya_linux_write_flags(durable, at_end);
-    int64_t result = result_of(pwritev2(fd, vector, count, offset, flags));
-    if (priority != AYA_PWRITEV_NORMAL) {
-        set_ioprio(0);
-    }
-    return result;
+
+    return transfer_with(fd, data, offset, flags, priority, true);
 }
