@@ -58,6 +58,24 @@ typedef struct aya_stat {
 
 void aya_stat_decode(const aya_stat_raw *raw, aya_stat *out);
 
+/* Splits an error of a system that has other numbers than errno: leaves -errno, gives the number.
+ * Its calls give both in one (aya_win32_error()). */
+static inline uint32_t
+aya_take_system_code(int64_t *result)
+{
+#if defined(_WIN32)
+    const int64_t error = -*result;
+
+    if (error > 0 && error <= INT32_MAX && error > 0xff) {
+        *result = -(error & 0xff);
+        return (uint32_t)(error >> 8);
+    }
+#else
+    (void)result;
+#endif
+    return 0;
+}
+
 typedef struct aya_file aya_file;
 
 /* One part of a read_many or write_many. */

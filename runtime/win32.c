@@ -93,10 +93,16 @@ aya_win32_errno(DWORD code)
     return EIO;
 }
 
+int
+aya_win32_error(DWORD code)
+{
+    return code > 0xffff ? -aya_win32_errno(code) : -(int)(code << 8 | (DWORD)aya_win32_errno(code));
+}
+
 static int64_t
 last_error(void)
 {
-    return -(int64_t)aya_win32_errno(GetLastError());
+    return aya_win32_error(GetLastError());
 }
 
 static int64_t
@@ -399,7 +405,7 @@ aya_win32_truncate(HANDLE file, int64_t size)
         return -EINVAL;
     }
     result = set_end(file, size);
-    if (result == -EACCES) {
+    if (result < 0 && GetLastError() == ERROR_ACCESS_DENIED) {
         /* A handle that can only append. One opened for reading does not get through here. */
         HANDLE other = aya_win32_appends(file)
                            ? ReOpenFile(file, GENERIC_WRITE, FILE_SHARE_READ | FILE_SHARE_WRITE, 0)

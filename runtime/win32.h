@@ -14,6 +14,8 @@
 
 /* The errno that says what a code of GetLastError() says. */
 int aya_win32_errno(DWORD code);
+/* The negative result of a call: that errno and the code together, see aya_take_system_code(). */
+int aya_win32_error(DWORD code);
 
 /* May wait: workers only. Handles are made for overlapped use; `append` ones can do nothing but
  * append, as with O_APPEND. */

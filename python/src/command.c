@@ -8,6 +8,7 @@
 #include "file.h"
 #include "loop.h"
 #include "core.h"
+#include "system.h"
 
 Operation *
 aya_command_new(AsyncFile *file, const char *name, aya_step_function step, aya_command_cancel rule)
@@ -21,6 +22,17 @@ aya_command_new(AsyncFile *file, const char *name, aya_step_function step, aya_c
     return operation;
 }
 
+/* What the system itself called the error of one of the stream's requests; 0 where it does not. */
+static uint32_t
+code_of(const aya_stream *stream, int64_t error)
+{
+    const aya_op *front = &stream->front.op, *back = &stream->back.op;
+
+    return front->result == error  ? front->system_code
+           : back->result == error ? back->system_code
+                                   : 0;
+}
+
 aya_step
 aya_step_error(Operation *operation, int64_t error)
 {
@@ -29,8 +41,13 @@ aya_step_error(Operation *operation, int64_t error)
     } else if (error == -ECANCELED) {
         PyErr_SetNone(operation->module->cancelled_error);
     } else {
-        aya_raise(operation->module, error,
-                  operation->file->core == NULL ? NULL : operation->file->core->path);
+        aya_core *core = operation->file->core;
+        uint32_t code = core == NULL ? 0 : code_of(&core->stream, error);
+        if (code != 0) {
+            aya_system_raise(error, code, core->path, NULL);
+        } else {
+            aya_raise(operation->module, error, core == NULL ? NULL : core->path);
+        }
     }
     return AYA_STEP_FAILED;
 }

@@ -4,12 +4,12 @@
 #include "binary.h"
 #include "core.h"
 #include "module.h"
+#include "system.h"
 #include "text.h"
 
 #include "../../generated/aya_python_ops.h"
 
 #include <structmember.h>
-#include <unistd.h>
 
 #ifndef Py_T_OBJECT_EX
 #define Py_T_PYSSIZET T_PYSSIZET
@@ -580,12 +580,20 @@ file_seekable(PyObject *self, PyObject *unused)
 }
 
 static PyObject *
+descriptor_of(aya_core *core)
+{
+    int descriptor = aya_system_descriptor(core);
+
+    return descriptor < 0 ? NULL : PyLong_FromLong(descriptor);
+}
+
+static PyObject *
 file_fileno(PyObject *self, PyObject *unused)
 {
     AsyncFile *file = (AsyncFile *)self;
 
     (void)unused;
-    return check_open(file) < 0 ? NULL : PyLong_FromLong((long)file->core->stream.file.handle);
+    return check_open(file) < 0 ? NULL : descriptor_of(file->core);
 }
 
 static PyObject *
@@ -597,9 +605,7 @@ file_isatty(PyObject *self, PyObject *unused)
     if (check_open(file) < 0) {
         return NULL;
     }
-    /* Only what can be a terminal is asked: a file's own filesystem may take its time to answer. */
-    const aya_file *own = &file->core->stream.file;
-    return PyBool_FromLong(own->kind == AYA_FILE_POLLABLE && isatty(own->handle));
+    return PyBool_FromLong(aya_system_is_terminal(&file->core->stream.file));
 }
 
 static PyObject *

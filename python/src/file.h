@@ -34,7 +34,8 @@ struct aya_core {
     bool closing;             /* close() was called: no further operation is taken */
     bool timed_out;           /* close() has waited long enough: what is queued is ended unrun */
     int64_t buffering;
-    aya_handle given;         /* the descriptor that open() was given, or AYA_NO_HANDLE */
+    int given;                /* the descriptor that open() was given, or -1 */
+    int descriptor;           /* beside the handle, where a descriptor is not one; or -1 */
     unsigned writers;         /* queued commands that write */
     Operation *head, *tail;   /* the queue; head is the one that runs */
     Operation *last_read;     /* whose result ends at the position; borrowed, for undo */

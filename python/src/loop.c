@@ -5,6 +5,7 @@
  * is left comes in the loop's next turn.
  */
 #include "loop.h"
+#include "loop_thread.h"
 
 #include <time.h>
 
@@ -193,6 +194,9 @@ on_readable(PyObject *self, PyObject *unused)
     state->reaping = true;
     aya_context_reap(state->context);
     state->reaping = false;
+    if (state->thread != NULL) {
+        aya_loop_thread_go_on(state->thread);
+    }
     int status = deliver(state);
     Py_DECREF(state);
     if (status < 0) {
@@ -290,12 +294,44 @@ is_state_of(LoopState *state, aya_module *module, PyObject *loop)
 
 /* -- life -------------------------------------------------------------------------------------- */
 
+/* The loop has nothing to watch, or no way to: a thread waits. */
+static int
+start_thread(LoopState *state, PyObject *loop)
+{
+    PyObject *callback = method_of(state, &readable_definition);
+
+    if (callback == NULL) {
+        return -1;
+    }
+    state->thread = aya_loop_thread_start(state->module, state->context, loop, callback);
+    Py_DECREF(callback);
+    return state->thread == NULL ? -1 : 0;
+}
+
+static void
+stop_thread(LoopState *state)
+{
+    struct aya_loop_thread *thread = state->thread;
+
+    if (thread != NULL) {
+        state->thread = NULL;
+        aya_loop_thread_stop(thread);
+    }
+}
+
 static int
 watch(LoopState *state, PyObject *loop, bool add)
 {
     int descriptors[AYA_DESCRIPTOR_MAX];
     int count = aya_context_descriptors(state->context, descriptors);
 
+    if (add && count == 0) {
+        return start_thread(state, loop);
+    }
+    if (!add && state->thread != NULL) {
+        stop_thread(state);
+        return 0;
+    }
     for (int i = 0; i < count; i++) {
         PyObject *callback = add ? method_of(state, &readable_definition) : NULL;
         if (add && callback == NULL) {
@@ -305,6 +341,10 @@ watch(LoopState *state, PyObject *loop, bool add)
             add ? PyObject_CallMethod(loop, "add_reader", "iO", descriptors[i], callback)
                 : PyObject_CallMethod(loop, "remove_reader", "i", descriptors[i]);
         Py_XDECREF(callback);
+        if (done == NULL && add && i == 0 && PyErr_ExceptionMatches(PyExc_NotImplementedError)) {
+            PyErr_Clear();
+            return start_thread(state, loop);
+        }
         if (done == NULL) {
             return -1;
         }
@@ -336,6 +376,7 @@ release_context(LoopState *state)
         return;
     }
     const uint64_t *routes = aya_context_routes(context);
+    stop_thread(state);
     state->context = NULL;
     for (int i = 0; i < AYA_ROUTE_COUNT; i++) {
         state->module->ended_routes[i] += routes[i];

@@ -13,6 +13,7 @@ struct LoopState {
     PyObject *loop;            /* borrowed: who owns the state owns the loop or is owned by it */
     PyObject *loop_ref;        /* weak: tells whether `loop` is still that loop */
     aya_context *context;      /* NULL: released */
+    struct aya_loop_thread *thread; /* that waits for it; NULL: the loop watches descriptors */
     Operation *ready_head, *ready_tail; /* finished, to be delivered; owned */
     bool submit_scheduled;
     bool deliver_scheduled;

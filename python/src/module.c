@@ -3,6 +3,7 @@
 #include "core.h"
 #include "loop.h"
 #include "module.h"
+#include "system.h"
 
 #include "../../generated/aya_python_ops.h"
 
@@ -51,12 +52,7 @@ aya_raise(aya_module *module, int64_t error, PyObject *path)
         PyErr_NoMemory();
         return;
     }
-    errno = (int)-error;
-    if (path == NULL) {
-        PyErr_SetFromErrno(PyExc_OSError);
-    } else {
-        PyErr_SetFromErrnoWithFilenameObject(PyExc_OSError, path);
-    }
+    aya_system_raise(error, 0, path, NULL);
 }
 
 /* -- functions --------------------------------------------------------------------------------- */

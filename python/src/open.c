@@ -3,11 +3,11 @@
  */
 #include "core.h"
 #include "loop.h"
+#include "system.h"
 #include "text.h"
 
 #include <fcntl.h>
 #include <structmember.h>
-#include <unistd.h>
 
 /* The buffer of pipes and devices, as the built-in open() chooses it: errors of a device come
  * soon. */
@@ -53,7 +53,7 @@ aya_core_new(aya_module *module)
     core->references = 1;
     core->closefd = true;
     core->buffering = -1;
-    core->given = AYA_NO_HANDLE;
+    core->given = core->descriptor = -1;
     core->stream.file.handle = core->stream.file.io = AYA_NO_HANDLE;
     core->stream.wake = on_wake;
     core->stream.keep = keep;
@@ -118,8 +118,9 @@ close_blocking(aya_core *core)
     }
     aya_file_release(&core->stream.file);
     if (core->closefd && handle != AYA_NO_HANDLE) {
-        close(handle);
+        aya_system_close(handle);
     }
+    aya_system_closed(core);
     core->stream.file.handle = core->stream.file.io = AYA_NO_HANDLE;
     core->state = AYA_CORE_CLOSED;
     if (error < 0) {
@@ -237,7 +238,7 @@ aya_core_raise_late(aya_core *core)
 static int
 system_flags(const aya_core *core)
 {
-    int flags = O_CLOEXEC;
+    int flags = aya_system_open_flags();
 
     flags |= core->readable && core->writable ? O_RDWR : core->writable ? O_WRONLY : O_RDONLY;
     flags |= core->appending ? O_APPEND : 0;
@@ -308,7 +309,7 @@ take_opener(Operation *operation)
         }
         return -1;
     }
-    fcntl(descriptor, F_SETFD, FD_CLOEXEC);
+    aya_system_no_inherit(descriptor);
     return descriptor;
 }
 
@@ -320,7 +321,7 @@ static int64_t
 find_handle(Operation *operation)
 {
     aya_core *core = operation->file->core;
-    int64_t handle = core->given;
+    int64_t handle;
 
     if (operation->command.phase == PHASE_OPENER) {
         PyObject *done = PyObject_CallMethod(operation->command.object, "done", NULL);
@@ -329,16 +330,17 @@ find_handle(Operation *operation)
         if (is_done <= 0) {
             return is_done < 0 ? -EILSEQ : AYA_PENDING;
         }
-        handle = take_opener(operation);
-        if (handle < 0) {
+        int descriptor = take_opener(operation);
+        if (descriptor < 0) {
             return -EILSEQ;
         }
+        handle = aya_system_adopt(core, descriptor);
     } else if (core->opener != NULL) {
         operation->command.phase = PHASE_OPENER;
         return start_opener(operation) < 0 ? -EILSEQ : AYA_PENDING;
     } else if (core->path_bytes != NULL) {
         aya_open how = {
-            .path = PyBytes_AS_STRING(core->path_bytes),
+            .path = (const aya_path_char *)PyBytes_AS_STRING(core->path_bytes),
             .access = core->readable && core->writable ? AYA_OPEN_BOTH
                       : core->writable                 ? AYA_OPEN_WRITE
                                                        : AYA_OPEN_READ,
@@ -349,9 +351,11 @@ find_handle(Operation *operation)
             .permissions = 0666,
         };
         handle = aya_stream_open(&core->stream, &how);
-        if (handle < 0) {
-            return handle;
-        }
+    } else {
+        handle = aya_system_adopt(core, core->given);
+    }
+    if (handle < 0) {
+        return handle;
     }
     operation->command.number[0] = handle;
     bool known = core->path_bytes != NULL && core->opener == NULL;
@@ -432,7 +436,7 @@ fail_open(aya_core *core, Operation *operation)
 {
     if (core->closefd && operation->command.phase >= PHASE_LEARN && core->path_bytes != NULL) {
         aya_file_release(&core->stream.file);
-        close((int)operation->command.number[0]);
+        aya_system_close((aya_handle)operation->command.number[0]);
     }
     core->stream.file.handle = core->stream.file.io = AYA_NO_HANDLE;
     core->open_error = aya_take_exception();
@@ -575,6 +579,7 @@ end_close(Operation *operation, int64_t result, bool has_exception)
     aya_core *core = operation->file->core;
 
     core->state = AYA_CORE_CLOSED;
+    aya_system_closed(core);
     stop_timer(operation);
     if (has_exception) {
         return AYA_STEP_FAILED;
@@ -807,7 +812,7 @@ parse_path(aya_core *core, PyObject *path, bool closefd)
         if (descriptor < 0) {
             return mode_error("negative file descriptor");
         }
-        core->given = (aya_handle)descriptor;
+        core->given = (int)descriptor;
         return 0;
     }
     if (!closefd) {
@@ -818,7 +823,8 @@ parse_path(aya_core *core, PyObject *path, bool closefd)
         return -1;
     }
     Py_SETREF(core->path, plain);
-    return PyUnicode_FSConverter(plain, &core->path_bytes) ? 0 : -1;
+    core->path_bytes = aya_system_path(plain);
+    return core->path_bytes == NULL ? -1 : 0;
 }
 
 static int

@@ -3,7 +3,7 @@
  */
 #include "core.h"
 #include "loop.h"
-
+#include "system.h"
 
 /* The first buffer of a read whose length is not known, and the largest that is made at a guess. */
 #define GUESS_LEAST 4096
@@ -259,8 +259,9 @@ raise_error(Operation *operation)
         if (op->result == -ECANCELED) {
             PyErr_SetNone(operation->module->cancelled_error);
         } else if (operation->file == NULL && operation->paths[1] != NULL) {
-            errno = (int)-op->result;
-            PyErr_SetFromErrnoWithFilenameObjects(PyExc_OSError, path, operation->paths[1]);
+            aya_system_raise(op->result, op->system_code, path, operation->paths[1]);
+        } else if (op->system_code != 0) {
+            aya_system_raise(op->result, op->system_code, path, NULL);
         } else {
             aya_raise(operation->module, op->result, path);
         }

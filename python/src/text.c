@@ -6,12 +6,7 @@
  */
 #include "text_state.h"
 #include "module.h"
-
-#ifdef _WIN32
-#include <windows.h>
-#else
-#include <unistd.h>
-#endif
+#include "system.h"
 
 /* -- pieces for the other text files ----------------------------------------------------------- */
 
@@ -392,11 +387,7 @@ aya_text_traverse(aya_text *text, visitproc visit, void *arg)
 static bool
 is_terminal(const aya_core *core)
 {
-#ifdef _WIN32
-    return GetFileType(core->stream.file.handle) == FILE_TYPE_CHAR;
-#else
-    return core->stream.file.kind != AYA_FILE_REGULAR && isatty(core->stream.file.handle);
-#endif
+    return aya_system_is_terminal(&core->stream.file);
 }
 
 /* An encoder that begins within a file writes no byte-order mark. */
