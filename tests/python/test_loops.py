@@ -313,3 +313,47 @@ def test_references_of_a_loop_end_with_it(tmp_path):
     del loop
     gc.collect()
     assert gone() is None
+
+
+class LoopWithoutReaders(asyncio.SelectorEventLoop):
+    """As the proactor loop of Windows: nothing can be watched from outside."""
+
+    def add_reader(self, fd, callback, *args):
+        raise NotImplementedError
+
+
+def test_a_loop_without_readers(tmp_path):
+    path = tmp_path / "f"
+    threads = kernel_threads()
+
+    async def use():
+        path.write_bytes(bytes(range(256)))
+        async with ayafileio.open(path, "r+b") as file:
+            got = await asyncio.gather(*[file.read_at(i % 256, 1) for i in range(2000)])
+            assert got == [bytes([i % 256]) for i in range(2000)]
+            await file.fsync()
+            for i in range(200):
+                await file.write_at(i, b"x")
+        end, other = os.pipe()
+        async with ayafileio.open(end, "rb", buffering=0) as pipe:
+            reading = asyncio.ensure_future(pipe.read(10))
+            await asyncio.sleep(0.01)
+            assert not reading.done()
+            os.write(other, b"late")
+            assert await asyncio.wait_for(reading, 10) == b"late"
+        os.close(other)
+
+    for closes in [True] * 20 + [False] * 5:
+        loop = LoopWithoutReaders()
+        loop.run_until_complete(asyncio.wait_for(use(), 30))
+        if closes:
+            loop.close()
+        del loop
+    gc.collect()
+
+    async def last():
+        async with ayafileio.open(path, "rb") as file:
+            await file.read(1)
+
+    asyncio.run(last())
+    assert settles(kernel_threads, threads + 8) <= threads + 8

