@@ -96,7 +96,9 @@ aya_win32_errno(DWORD code)
 int
 aya_win32_error(DWORD code)
 {
-    return code > 0xffff ? -aya_win32_errno(code) : -(int)(code << 8 | (DWORD)aya_win32_errno(code));
+    int error = aya_win32_errno(code);
+
+    return code > 0xffff ? -error : -(int)(code << 8 | (DWORD)error);
 }
 
 static int64_t

@@ -142,6 +142,7 @@ aya_settle(aya_op *op, int64_t result)
     const int64_t total = aya_op_total(op);
 
     if (result < 0) {
+        op->system_code = aya_take_system_code(&result);
         if (retried(op->code, (int)-result)) {
             return AYA_VERDICT_AGAIN;
         }

@@ -69,6 +69,7 @@ typedef struct aya_op {
     aya_file *file;  /* NULL where the operation is on no file */
     int64_t done;    /* bytes moved by earlier transfers */
     int64_t result;  /* >= 0 or -errno, once it is done */
+    uint32_t system_code; /* what the system calls that error, where it has other numbers; or 0 */
     void *buf;       /* where a result of bytes or a stat goes */
     size_t buf_size; /* its room in bytes */
     union {

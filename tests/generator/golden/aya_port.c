@@ -28,7 +28,7 @@ aya_port_result(const aya_op *op, DWORD error, DWORD moved)
     if (ends_at_eof[op->code] && (error == ERROR_HANDLE_EOF || error == ERROR_BROKEN_PIPE)) {
         return 0;
     }
-    return -aya_win32_errno(error);
+    return aya_win32_error(error);
 }
 
 /* AYA_STARTED: the call goes on, and a packet will come; AYA_ENDED: it has ended, and the
