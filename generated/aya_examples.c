@@ -35,6 +35,36 @@ fill_close_1(aya_op *op, const aya_example_call *call)
 }
 
 static void
+fill_copy_range_1(aya_op *op, const aya_example_call *call)
+{
+    aya_op_copy_range(op, call->file, 2, call->other_file, 4, 3);
+}
+
+static void
+fill_copy_range_2(aya_op *op, const aya_example_call *call)
+{
+    aya_op_copy_range(op, call->file, 7, call->other_file, 0, -1);
+}
+
+static void
+fill_copy_range_3(aya_op *op, const aya_example_call *call)
+{
+    aya_op_copy_range(op, call->file, 12, call->other_file, 1, -1);
+}
+
+static void
+fill_copy_range_4(aya_op *op, const aya_example_call *call)
+{
+    aya_op_copy_range(op, call->file, 0, call->other_file, 0, 3);
+}
+
+static void
+fill_copy_stat_1(aya_op *op, const aya_example_call *call)
+{
+    aya_op_copy_stat(op, call->file, call->other_file);
+}
+
+static void
 fill_fsync_1(aya_op *op, const aya_example_call *call)
 {
     aya_op_fsync(op, call->file, false);
@@ -339,6 +369,24 @@ fill_stat_2(aya_op *op, const aya_example_call *call)
 }
 
 static void
+fill_stat_path_1(aya_op *op, const aya_example_call *call)
+{
+    aya_op_stat_path(op, call->path, true, call->stat);
+}
+
+static void
+fill_stat_path_2(aya_op *op, const aya_example_call *call)
+{
+    aya_op_stat_path(op, call->path, false, call->stat);
+}
+
+static void
+fill_stat_path_3(aya_op *op, const aya_example_call *call)
+{
+    aya_op_stat_path(op, call->path, true, call->stat);
+}
+
+static void
 fill_truncate_1(aya_op *op, const aya_example_call *call)
 {
     aya_op_truncate(op, call->file, 4);
@@ -539,6 +587,64 @@ const aya_example aya_examples[] = {
         .file = {"0123456789", 10},
         .after = {"0123456789", 10},
         .fill = fill_close_1,
+    },
+    {
+        .where = "spec/ops/copy_range.toml:32",
+        .code = AYA_OP_COPY_RANGE,
+        .kind = AYA_EXAMPLE_FILE,
+        .file = {"0123456789", 10},
+        .other = {"abcdefghij", 10},
+        .after = {"0123456789", 10},
+        .after_other = {"abcd234hij", 10},
+        .other_name = "target",
+        .other_is_open = true,
+        .count = 3,
+        .fill = fill_copy_range_1,
+    },
+    {
+        .where = "spec/ops/copy_range.toml:40",
+        .code = AYA_OP_COPY_RANGE,
+        .kind = AYA_EXAMPLE_FILE,
+        .file = {"0123456789", 10},
+        .after_other = {"789", 3},
+        .other_name = "target",
+        .other_is_open = true,
+        .count = 3,
+        .fill = fill_copy_range_2,
+    },
+    {
+        .where = "spec/ops/copy_range.toml:46",
+        .code = AYA_OP_COPY_RANGE,
+        .kind = AYA_EXAMPLE_FILE,
+        .file = {"0123456789", 10},
+        .other = {"ab", 2},
+        .after_other = {"ab", 2},
+        .other_name = "target",
+        .other_is_open = true,
+        .count = 0,
+        .fill = fill_copy_range_3,
+    },
+    {
+        .where = "spec/ops/copy_range.toml:53",
+        .code = AYA_OP_COPY_RANGE,
+        .kind = AYA_EXAMPLE_PIPE,
+        .file = {"", 0},
+        .other_name = "target",
+        .other_is_open = true,
+        .error = ESPIPE,
+        .fill = fill_copy_range_4,
+    },
+    {
+        .where = "spec/ops/copy_stat.toml:15",
+        .code = AYA_OP_COPY_STAT,
+        .kind = AYA_EXAMPLE_FILE,
+        .file = {"0123456789", 10},
+        .other = {"ab", 2},
+        .after = {"0123456789", 10},
+        .after_other = {"ab", 2},
+        .other_name = "target",
+        .other_is_open = true,
+        .fill = fill_copy_stat_1,
     },
     {
         .where = "spec/ops/fsync.toml:17",
@@ -853,6 +959,30 @@ const aya_example aya_examples[] = {
         .fill = fill_stat_2,
     },
     {
+        .where = "spec/ops/stat_path.toml:19",
+        .code = AYA_OP_STAT_PATH,
+        .kind = AYA_EXAMPLE_FILE,
+        .file = {"0123456789", 10},
+        .count = 10,
+        .fill = fill_stat_path_1,
+    },
+    {
+        .where = "spec/ops/stat_path.toml:24",
+        .code = AYA_OP_STAT_PATH,
+        .kind = AYA_EXAMPLE_FILE,
+        .file = {"0123456789", 10},
+        .count = 10,
+        .fill = fill_stat_path_2,
+    },
+    {
+        .where = "spec/ops/stat_path.toml:29",
+        .code = AYA_OP_STAT_PATH,
+        .kind = AYA_EXAMPLE_MISSING,
+        .file = {"", 0},
+        .error = ENOENT,
+        .fill = fill_stat_path_3,
+    },
+    {
         .where = "spec/ops/truncate.toml:17",
         .code = AYA_OP_TRUNCATE,
         .kind = AYA_EXAMPLE_FILE,
@@ -1024,4 +1154,4 @@ const aya_example aya_examples[] = {
     },
 };
 
-const size_t aya_examples_count = 63;
+const size_t aya_examples_count = 71;

@@ -24,6 +24,9 @@
 #include <sys/sendfile.h>
 #include <sys/xattr.h>
 #endif
+#if defined(__APPLE__)
+#include <copyfile.h>
+#endif
 #if defined(_WIN32)
 #include <io.h>
 #include <stdio.h>

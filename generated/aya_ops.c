@@ -36,6 +36,25 @@ const aya_op_info aya_op_infos[AYA_OP_COUNT] = {
         .changes = true,
         .each = AYA_OP_COUNT,
     },
+    [AYA_OP_COPY_RANGE] = {
+        .name = "copy_range",
+        .on = AYA_ON_FILE,
+        .result = AYA_RESULT_COUNT,
+        .cancel = AYA_CANCEL_DETACH,
+        .probe = AYA_PROBE_NONE,
+        .batch = true,
+        .resumes = true,
+        .each = AYA_OP_COUNT,
+    },
+    [AYA_OP_COPY_STAT] = {
+        .name = "copy_stat",
+        .on = AYA_ON_FILE,
+        .result = AYA_RESULT_NONE,
+        .cancel = AYA_CANCEL_SHIELD,
+        .probe = AYA_PROBE_NONE,
+        .batch = true,
+        .each = AYA_OP_COUNT,
+    },
     [AYA_OP_FSYNC] = {
         .name = "fsync",
         .on = AYA_ON_FILE,
@@ -137,6 +156,15 @@ const aya_op_info aya_op_infos[AYA_OP_COUNT] = {
         .result = AYA_RESULT_STAT,
         .cancel = AYA_CANCEL_DETACH,
         .probe = AYA_PROBE_LOCAL,
+        .batch = true,
+        .each = AYA_OP_COUNT,
+    },
+    [AYA_OP_STAT_PATH] = {
+        .name = "stat_path",
+        .on = AYA_ON_PATH,
+        .result = AYA_RESULT_STAT,
+        .cancel = AYA_CANCEL_DETACH,
+        .probe = AYA_PROBE_NONE,
         .batch = true,
         .each = AYA_OP_COUNT,
     },
@@ -264,6 +292,28 @@ aya_op_close(aya_op *op, aya_file *file)
 }
 
 void
+aya_op_copy_range(aya_op *op, aya_file *file, int64_t offset, aya_file *target,
+                  int64_t target_offset, int64_t size)
+{
+    *op = (aya_op){
+        .code = AYA_OP_COPY_RANGE,
+        .file = file,
+        .args.copy_range = {.offset = offset, .target = target, .target_offset = target_offset,
+            .size = size},
+    };
+}
+
+void
+aya_op_copy_stat(aya_op *op, aya_file *file, aya_file *target)
+{
+    *op = (aya_op){
+        .code = AYA_OP_COPY_STAT,
+        .file = file,
+        .args.copy_stat = {.target = target},
+    };
+}
+
+void
 aya_op_fsync(aya_op *op, aya_file *file, bool data_only)
 {
     *op = (aya_op){
@@ -373,6 +423,17 @@ aya_op_stat(aya_op *op, aya_file *file, aya_stat_raw *stat)
 }
 
 void
+aya_op_stat_path(aya_op *op, const aya_path_char *path, bool follow, aya_stat_raw *stat)
+{
+    *op = (aya_op){
+        .code = AYA_OP_STAT_PATH,
+        .buf = stat,
+        .buf_size = sizeof(*stat),
+        .args.stat_path = {.path = path, .follow = follow},
+    };
+}
+
+void
 aya_op_truncate(aya_op *op, aya_file *file, int64_t size)
 {
     *op = (aya_op){
@@ -455,6 +516,7 @@ aya_op_writev_at(aya_op *op, aya_file *file, int64_t offset, aya_parts data)
 enum { SHORT_NONE, SHORT_RESUME, SHORT_RESUME_UNTIL_EOF };
 
 static const uint8_t shorts[AYA_OP_COUNT] = {
+    [AYA_OP_COPY_RANGE] = SHORT_RESUME_UNTIL_EOF,
     [AYA_OP_PREADV] = SHORT_RESUME_UNTIL_EOF,
     [AYA_OP_PWRITEV] = SHORT_RESUME,
     [AYA_OP_READ_AT] = SHORT_RESUME_UNTIL_EOF,
@@ -491,6 +553,8 @@ int64_t
 aya_op_total(const aya_op *op)
 {
     switch (op->code) {
+    case AYA_OP_COPY_RANGE:
+        return op->args.copy_range.size;
     case AYA_OP_PREADV:
         return (int64_t)op->args.preadv.into.size;
     case AYA_OP_PWRITEV:

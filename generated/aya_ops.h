@@ -11,6 +11,8 @@ typedef enum aya_op_code {
     AYA_OP_ADVISE,
     AYA_OP_ALLOCATE,
     AYA_OP_CLOSE,
+    AYA_OP_COPY_RANGE,
+    AYA_OP_COPY_STAT,
     AYA_OP_FSYNC,
     AYA_OP_OPEN,
     AYA_OP_PREADV,
@@ -21,6 +23,7 @@ typedef enum aya_op_code {
     AYA_OP_READINTO_AT,
     AYA_OP_SEEK_EXTENT,
     AYA_OP_STAT,
+    AYA_OP_STAT_PATH,
     AYA_OP_TRUNCATE,
     AYA_OP_WAIT_READABLE,
     AYA_OP_WAIT_WRITABLE,
@@ -130,6 +133,15 @@ typedef struct aya_op {
             int64_t size;
         } allocate;
         struct {
+            int64_t offset;
+            aya_file *target;
+            int64_t target_offset;
+            int64_t size;
+        } copy_range;
+        struct {
+            aya_file *target;
+        } copy_stat;
+        struct {
             bool data_only;
         } fsync;
         struct {
@@ -174,6 +186,10 @@ typedef struct aya_op {
             int64_t offset;
             bool hole;
         } seek_extent;
+        struct {
+            const aya_path_char *path;
+            bool follow;
+        } stat_path;
         struct {
             int64_t size;
         } truncate;
@@ -224,6 +240,9 @@ void aya_op_advise(aya_op *op, aya_file *file, int64_t offset, int64_t size,
                    aya_advise_advice advice);
 void aya_op_allocate(aya_op *op, aya_file *file, int64_t offset, int64_t size);
 void aya_op_close(aya_op *op, aya_file *file);
+void aya_op_copy_range(aya_op *op, aya_file *file, int64_t offset, aya_file *target,
+                       int64_t target_offset, int64_t size);
+void aya_op_copy_stat(aya_op *op, aya_file *file, aya_file *target);
 void aya_op_fsync(aya_op *op, aya_file *file, bool data_only);
 void aya_op_open(aya_op *op, const aya_path_char *path, aya_open_access access, bool append,
                  bool create, bool exclusive, bool truncate, uint32_t permissions);
@@ -238,6 +257,7 @@ void aya_op_read_many(aya_op *op, aya_file *file, aya_span *spans, size_t spans_
 void aya_op_readinto_at(aya_op *op, aya_file *file, int64_t offset, void *buf, size_t buf_len);
 void aya_op_seek_extent(aya_op *op, aya_file *file, int64_t offset, bool hole);
 void aya_op_stat(aya_op *op, aya_file *file, aya_stat_raw *stat);
+void aya_op_stat_path(aya_op *op, const aya_path_char *path, bool follow, aya_stat_raw *stat);
 void aya_op_truncate(aya_op *op, aya_file *file, int64_t size);
 void aya_op_wait_readable(aya_op *op, aya_file *file);
 void aya_op_wait_writable(aya_op *op, aya_file *file);

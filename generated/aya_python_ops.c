@@ -92,6 +92,87 @@ aya_python_allocate(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyO
     return aya_operation_begin(operation);
 }
 
+const char aya_python_copy_range_doc[] =
+    "copy_range($self, /, offset, target, target_offset, size=-1)\n"
+    "--\n"
+    "\n"
+    "Copy up to `size` bytes at `offset` to `target_offset` of `target` and return\n"
+    "how many; fewer only at end of file.\n"
+    "\n"
+    "offset: int. Where to start reading, in bytes from the start of the file.\n"
+    "target: AsyncFile. The file to write to, which is not opened for appending.\n"
+    "target_offset: int. Where to start writing, in bytes from the start of\n"
+    "    `target`.\n"
+    "size: int = -1. Most bytes to copy; -1 copies to the end of the file.\n"
+    "\n"
+    "Gives the number of bytes, an int. Moves less only where the file ends, and\n"
+    "nothing at its end. Raises OSError with errno and file name. A cancel ends the\n"
+    "wait at once.";
+
+PyObject *
+aya_python_copy_range(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"offset", "target", "target_offset", "size"};
+    static const aya_signature signature = {"copy_range", names, 4, 3};
+    PyObject *values[4] = {NULL};
+
+    if (aya_parse_arguments(&signature, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    Operation *operation = aya_operation_for_file(self, AYA_OP_COPY_RANGE);
+    if (operation == NULL) {
+        return NULL;
+    }
+    int64_t offset = 0;
+    aya_file *target = NULL;
+    int64_t target_offset = 0;
+    int64_t size = -1;
+    if (aya_take_offset(operation, values[0], "offset", &offset) < 0
+        || aya_take_handle(operation, values[1], "target", &target) < 0
+        || aya_take_offset(operation, values[2], "target_offset", &target_offset) < 0
+        || (values[3] != NULL && aya_take_size(operation, values[3], "size", &size) < 0)) {
+        return aya_operation_refused(operation);
+    }
+    aya_op_copy_range(aya_operation_op(operation), aya_operation_file(operation), offset, target,
+                      target_offset, size);
+    return aya_operation_begin(operation);
+}
+
+const char aya_python_copy_stat_doc[] =
+    "copy_stat($self, /, target)\n"
+    "--\n"
+    "\n"
+    "Give `target` the times, the permissions and, where there are such, the\n"
+    "extended attributes of this file.\n"
+    "\n"
+    "target: AsyncFile. The file that gets them; what is written to it later\n"
+    "    changes its times again.\n"
+    "\n"
+    "Gives None. Raises OSError with errno and file name. A cancel ends the wait\n"
+    "only; what was begun goes on.";
+
+PyObject *
+aya_python_copy_stat(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"target"};
+    static const aya_signature signature = {"copy_stat", names, 1, 1};
+    PyObject *values[1] = {NULL};
+
+    if (aya_parse_arguments(&signature, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    Operation *operation = aya_operation_for_file(self, AYA_OP_COPY_STAT);
+    if (operation == NULL) {
+        return NULL;
+    }
+    aya_file *target = NULL;
+    if (aya_take_handle(operation, values[0], "target", &target) < 0) {
+        return aya_operation_refused(operation);
+    }
+    aya_op_copy_stat(aya_operation_op(operation), aya_operation_file(operation), target);
+    return aya_operation_begin(operation);
+}
+
 const char aya_python_fsync_doc[] =
     "fsync($self, /, data_only=False)\n"
     "--\n"
@@ -343,6 +424,45 @@ aya_python_write_many(PyObject *self, PyObject *const *args, Py_ssize_t nargs, P
     return aya_operation_begin(operation);
 }
 
+const char aya_python_stat_path_doc[] =
+    "stat_path($module, /, path, follow=True)\n"
+    "--\n"
+    "\n"
+    "Return the size, times, owner and kind of the file at `path`, as `os.stat()`\n"
+    "does.\n"
+    "\n"
+    "path: str, bytes or os.PathLike. The file to look at.\n"
+    "follow: bool = True. Look at what a symbolic link points to; else at the link\n"
+    "    itself.\n"
+    "\n"
+    "Gives an os.stat_result. Raises OSError with errno and file name. A cancel\n"
+    "ends the wait at once.";
+
+PyObject *
+aya_python_stat_path(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObject *kwnames)
+{
+    static const char *const names[] = {"path", "follow"};
+    static const aya_signature signature = {"stat_path", names, 2, 1};
+    PyObject *values[2] = {NULL};
+
+    if (aya_parse_arguments(&signature, args, nargs, kwnames, values) < 0) {
+        return NULL;
+    }
+    Operation *operation = aya_operation_for_module(self, AYA_OP_STAT_PATH);
+    if (operation == NULL) {
+        return NULL;
+    }
+    const aya_path_char *path = NULL;
+    bool follow = true;
+    if (aya_take_path(operation, values[0], "path", &path) < 0
+        || (values[1] != NULL && aya_take_flag(operation, values[1], "follow", &follow) < 0)) {
+        return aya_operation_refused(operation);
+    }
+    aya_op_stat_path(aya_operation_op(operation), path, follow, NULL);
+    return aya_operation_begin(operation);
+}
+
 const char *const aya_python_function_names[] = {
+    "stat_path",
     NULL,
 };

@@ -15,6 +15,12 @@ extern const char aya_python_advise_doc[];
 PyObject *aya_python_allocate(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                               PyObject *kwnames);
 extern const char aya_python_allocate_doc[];
+PyObject *aya_python_copy_range(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+                                PyObject *kwnames);
+extern const char aya_python_copy_range_doc[];
+PyObject *aya_python_copy_stat(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+                               PyObject *kwnames);
+extern const char aya_python_copy_stat_doc[];
 PyObject *aya_python_fsync(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                            PyObject *kwnames);
 extern const char aya_python_fsync_doc[];
@@ -36,6 +42,9 @@ extern const char aya_python_write_at_doc[];
 PyObject *aya_python_write_many(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
                                 PyObject *kwnames);
 extern const char aya_python_write_many_doc[];
+PyObject *aya_python_stat_path(PyObject *self, PyObject *const *args, Py_ssize_t nargs,
+                               PyObject *kwnames);
+extern const char aya_python_stat_path_doc[];
 
 /* Names of the module functions, NULL at the end. */
 extern const char *const aya_python_function_names[];
@@ -46,6 +55,10 @@ extern const char *const aya_python_function_names[];
      METH_FASTCALL | METH_KEYWORDS, aya_python_advise_doc}, \
     {"allocate", (PyCFunction)(void (*)(void))aya_python_allocate, \
      METH_FASTCALL | METH_KEYWORDS, aya_python_allocate_doc}, \
+    {"copy_range", (PyCFunction)(void (*)(void))aya_python_copy_range, \
+     METH_FASTCALL | METH_KEYWORDS, aya_python_copy_range_doc}, \
+    {"copy_stat", (PyCFunction)(void (*)(void))aya_python_copy_stat, \
+     METH_FASTCALL | METH_KEYWORDS, aya_python_copy_stat_doc}, \
     {"fsync", (PyCFunction)(void (*)(void))aya_python_fsync, \
      METH_FASTCALL | METH_KEYWORDS, aya_python_fsync_doc}, \
     {"read_at", (PyCFunction)(void (*)(void))aya_python_read_at, \
@@ -61,6 +74,8 @@ extern const char *const aya_python_function_names[];
     {"write_many", (PyCFunction)(void (*)(void))aya_python_write_many, \
      METH_FASTCALL | METH_KEYWORDS, aya_python_write_many_doc},
 
-#define AYA_PYTHON_FUNCTIONS
+#define AYA_PYTHON_FUNCTIONS \
+    {"stat_path", (PyCFunction)(void (*)(void))aya_python_stat_path, \
+     METH_FASTCALL | METH_KEYWORDS, aya_python_stat_path_doc},
 
 #endif

@@ -24,6 +24,9 @@
 #include <sys/sendfile.h>
 #include <sys/xattr.h>
 #endif
+#if defined(__APPLE__)
+#include <copyfile.h>
+#endif
 #if defined(_WIN32)
 #include <io.h>
 #include <stdio.h>
@@ -74,6 +77,41 @@ call_close(const aya_op *op)
     return aya_win32_close(file);
 #else
     return aya_posix_close(file);
+#endif
+}
+
+static int64_t
+call_copy_range(const aya_op *op)
+{
+    const aya_handle file = op->file->io;
+    const int64_t offset = op->args.copy_range.offset + op->done;
+    const aya_handle target = op->args.copy_range.target->io;
+    const int64_t target_offset = op->args.copy_range.target_offset + op->done;
+    const size_t size = aya_left(op->args.copy_range.size, op->done, TRANSFER_LIMIT);
+
+#if defined(_WIN32)
+    return aya_win32_copy_range(file, offset, target, target_offset, size);
+#elif defined(__APPLE__)
+    return aya_posix_copy_by_reading(file, offset, target, target_offset, size);
+#else
+    return aya_posix_copy_range(file, offset, target, target_offset, size);
+#endif
+}
+
+static int64_t
+call_copy_stat(const aya_op *op)
+{
+    const aya_handle file = op->file->io;
+    const aya_handle target = op->args.copy_stat.target->io;
+
+#if defined(_WIN32)
+    return aya_win32_copy_stat(file, target);
+#elif defined(__APPLE__)
+    const int64_t result = fcopyfile(file, target, NULL, COPYFILE_STAT | COPYFILE_XATTR);
+
+    return result < 0 ? -errno : result;
+#else
+    return aya_posix_copy_stat(file, target);
 #endif
 }
 
@@ -238,6 +276,27 @@ call_stat(const aya_op *op)
 }
 
 static int64_t
+call_stat_path(const aya_op *op)
+{
+    aya_stat_raw *const stat = op->buf;
+    const aya_path_char *const path = op->args.stat_path.path;
+    const bool follow = op->args.stat_path.follow;
+
+#if defined(_WIN32)
+    return aya_win32_stat_path(path, follow, stat);
+#elif defined(__APPLE__)
+    const int64_t result = fstatat(AT_FDCWD, path, stat, follow ? 0 : AT_SYMLINK_NOFOLLOW);
+
+    return result < 0 ? -errno : result;
+#else
+    const int64_t result = statx(AT_FDCWD, path, follow ? 0 : AT_SYMLINK_NOFOLLOW, AYA_STATX_MASK,
+        stat);
+
+    return result < 0 ? -errno : result;
+#endif
+}
+
+static int64_t
 call_truncate(const aya_op *op)
 {
     const aya_handle file = op->file->io;
@@ -342,6 +401,8 @@ static int64_t (*const calls[AYA_OP_COUNT])(const aya_op *op) = {
     [AYA_OP_ADVISE] = call_advise,
     [AYA_OP_ALLOCATE] = call_allocate,
     [AYA_OP_CLOSE] = call_close,
+    [AYA_OP_COPY_RANGE] = call_copy_range,
+    [AYA_OP_COPY_STAT] = call_copy_stat,
     [AYA_OP_FSYNC] = call_fsync,
     [AYA_OP_OPEN] = call_open,
     [AYA_OP_PREADV] = call_preadv,
@@ -351,6 +412,7 @@ static int64_t (*const calls[AYA_OP_COUNT])(const aya_op *op) = {
     [AYA_OP_READINTO_AT] = call_readinto_at,
     [AYA_OP_SEEK_EXTENT] = call_seek_extent,
     [AYA_OP_STAT] = call_stat,
+    [AYA_OP_STAT_PATH] = call_stat_path,
     [AYA_OP_TRUNCATE] = call_truncate,
     [AYA_OP_WAIT_READABLE] = call_wait_readable,
     [AYA_OP_WAIT_WRITABLE] = call_wait_writable,

@@ -21,6 +21,17 @@ int64_t aya_posix_close(int fd);
 /* May wait where the file is not on a local filesystem. Learns the file's mount. */
 int64_t aya_posix_stat(int fd, aya_stat_raw *stat);
 
+#define AYA_COPY_MOST ((size_t)8 << 20)
+/* May wait; each moves AYA_COPY_MOST at most. By the system, or by aya_posix_copy_by_reading() where
+ * that cannot (two filesystems, devices, /proc). */
+int64_t aya_posix_copy_range(int file, int64_t offset, int target, int64_t target_offset,
+                             size_t size);
+int64_t aya_posix_copy_by_reading(int file, int64_t offset, int target, int64_t target_offset,
+                                  size_t size);
+/* May wait. Times, then extended attributes as far as the filesystems take them, then
+ * permissions, which may forbid the former. */
+int64_t aya_posix_copy_stat(int file, int target);
+
 /* Never wait: -EAGAIN where they would. -EOPNOTSUPP where the file has no such way. */
 int64_t aya_posix_pread_nowait(int fd, void *buf, size_t size, int64_t offset);
 int64_t aya_posix_read_nowait(int fd, void *buf, size_t size);

@@ -121,9 +121,8 @@ is_separator(wchar_t c)
     return c == L'\\' || c == L'/';
 }
 
-/* A path that the system takes at any length: NULL without memory; the caller frees it. */
-static wchar_t *
-full_path(const wchar_t *path)
+wchar_t *
+aya_win32_full_path(const wchar_t *path)
 {
     static const wchar_t local[] = L"\\\\?\\", share[] = L"\\\\?\\UNC";
     bool is_device = is_separator(path[0]) && is_separator(path[1])
@@ -175,7 +174,7 @@ int64_t
 aya_win32_open(const wchar_t *path, int access, bool append, bool create, bool exclusive,
                bool truncate, uint32_t permissions)
 {
-    wchar_t *whole = full_path(path);
+    wchar_t *whole = aya_win32_full_path(path);
     DWORD attributes = permissions & 0200 ? FILE_ATTRIBUTE_NORMAL : FILE_ATTRIBUTE_READONLY;
 
     if (whole == NULL) {

@@ -31,7 +31,14 @@ int64_t aya_win32_write(HANDLE file, const void *data, size_t size);
 int64_t aya_win32_truncate(HANDLE file, int64_t size);
 int64_t aya_win32_fsync(HANDLE file, bool data_only);
 int64_t aya_win32_allocate(HANDLE file, int64_t offset, int64_t size);
+int64_t aya_win32_copy_range(HANDLE file, int64_t offset, HANDLE target, int64_t target_offset,
+                             size_t size);
+int64_t aya_win32_copy_stat(HANDLE file, HANDLE target);
+int64_t aya_win32_stat_path(const wchar_t *path, bool follow, aya_stat_raw *stat);
 int64_t aya_win32_advise(HANDLE file, int64_t offset, int64_t size, int advice);
+
+/* A path that the system takes at any length: NULL without memory; the caller frees it. */
+wchar_t *aya_win32_full_path(const wchar_t *path);
 
 /* Whether the handle can do nothing but append, as with O_APPEND; never waits. */
 bool aya_win32_appends(HANDLE file);

@@ -102,6 +102,10 @@ class AsyncFile(Generic[AnyStr]):
         """Announce how `size` bytes at `offset` will be used."""
     def allocate(self, offset: int, size: int) -> Operation[None]:
         """Reserve `size` bytes of storage at `offset`, making the file longer where it ends before them."""
+    def copy_range(self, offset: int, target: AsyncFile[Any], target_offset: int, size: int = -1) -> Operation[int]:
+        """Copy up to `size` bytes at `offset` to `target_offset` of `target` and return how many; fewer only at end of file."""
+    def copy_stat(self, target: AsyncFile[Any]) -> Operation[None]:
+        """Give `target` the times, the permissions and, where there are such, the extended attributes of this file."""
     def fsync(self, data_only: bool = False) -> Operation[None]:
         """Wait until what was written is on the storage device."""
     def read_at(self, offset: int, size: int = -1) -> Operation[bytes]:
@@ -169,6 +173,8 @@ def open(
     opener: Callable[[str, int], int] | None = None,
 ) -> AsyncFile[Any]: ...
 def wrap(fd: int, mode: str = "rb", owns_fd: bool = False, name: Any = None) -> AsyncFile[Any]: ...
+def stat_path(path: StrOrBytesPath, follow: bool = True) -> Operation[os.stat_result]:
+    """Return the size, times, owner and kind of the file at `path`, as `os.stat()` does."""
 
 class Config(TypedDict, total=False):
     backend: Literal["auto", "io_uring", "linux_aio", "threads", "iocp", "dispatch", "thread_pool", "dispatch_io"]

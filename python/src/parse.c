@@ -416,7 +416,11 @@ aya_take_handle(Operation *operation, PyObject *value, const char *name, aya_fil
     aya_file_use(&core->stream.file);
     core->references++;
     *out = &core->stream.file;
-    return aya_operation_hold(operation, capsule);
+    /* The file too: the operation begins when it has nothing buffered. */
+    if (aya_operation_hold(operation, capsule) < 0) {
+        return -1;
+    }
+    return aya_operation_hold(operation, Py_NewRef(value));
 }
 
 /* Fills one span from the two values of a pair. A new reference to what keeps its memory, NULL on

@@ -239,13 +239,39 @@ list_value(const aya_op *op, PyObject *list)
     return list;
 }
 
+/* The file that is the operation's parameter number `index`, counting only such; NULL: there are
+ * no more. Borrowed. */
+static AsyncFile *
+handle_of(const Operation *operation, Py_ssize_t index)
+{
+    PyObject *held = operation->held;
+    PyTypeObject *type = operation->module->file_type;
+
+    if (held == NULL || !PyList_CheckExact(held)) {
+        return NULL; /* a handle is held as two objects */
+    }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(held); i++) {
+        PyObject *object = PyList_GET_ITEM(held, i);
+        if (PyObject_TypeCheck(object, type) && index-- == 0) {
+            return (AsyncFile *)object;
+        }
+    }
+    return NULL;
+}
+
+static PyObject *
+path_of(const AsyncFile *file)
+{
+    return file == NULL || file->core == NULL ? NULL : file->core->path;
+}
+
 static void
 raise_error(Operation *operation)
 {
     const aya_op *op = &operation->request.op;
-    PyObject *path = operation->file == NULL         ? operation->paths[0]
-                     : operation->file->core == NULL ? NULL
-                                                     : operation->file->core->path;
+    AsyncFile *handle = handle_of(operation, 0);
+    PyObject *path = operation->file == NULL ? operation->paths[0] : path_of(operation->file);
+    PyObject *other = operation->file == NULL ? operation->paths[1] : path_of(handle);
 
     switch (aya_op_error_kind(op->code, (int)-op->result)) {
     case AYA_ERROR_UNSUPPORTED:
@@ -258,8 +284,8 @@ raise_error(Operation *operation)
     default:
         if (op->result == -ECANCELED) {
             PyErr_SetNone(operation->module->cancelled_error);
-        } else if (operation->file == NULL && operation->paths[1] != NULL) {
-            aya_system_raise(op->result, op->system_code, path, operation->paths[1]);
+        } else if (path != NULL && other != NULL) {
+            aya_system_raise(op->result, op->system_code, path, other);
         } else if (op->system_code != 0) {
             aya_system_raise(op->result, op->system_code, path, NULL);
         } else {
@@ -365,6 +391,19 @@ check_use(Operation *operation)
     return 0;
 }
 
+/* For a file that is another one's parameter: the system gets what was written, its position is
+ * the stream's, and nothing is kept of what the operation may change. */
+static int64_t
+settle_handle(aya_stream *stream)
+{
+    int64_t result = aya_stream_flush(stream);
+
+    if (result == 0) {
+        aya_stream_drop(stream);
+    }
+    return result;
+}
+
 /* Starts the request on a file that is open and has nothing buffered. */
 static void
 start_request(Operation *operation)
@@ -395,15 +434,22 @@ start_request(Operation *operation)
     }
 }
 
-/* The command that lets a request wait for what the file has to do first. */
+static int begin_behind_handles(Operation *operation, Py_ssize_t from);
+
+/* command: object the request that waits, number[0] the place among its handles that comes next; 0:
+ * the gate is its own file's. */
+
+/* The command that lets a request wait for what a file has to do first. */
 static aya_step
 step_gate(Operation *gate)
 {
     Operation *operation = (Operation *)gate->command.object;
+    Py_ssize_t next = (Py_ssize_t)gate->command.number[0];
     int64_t result = aya_core_check(gate->file->core) < 0 ? -EBADF : 0;
 
     if (result == 0) {
-        result = aya_stream_drain(&gate->file->core->stream);
+        aya_stream *stream = &gate->file->core->stream;
+        result = next == 0 ? aya_stream_drain(stream) : settle_handle(stream);
         if (result == AYA_PENDING) {
             return AYA_STEP_PENDING;
         }
@@ -413,25 +459,24 @@ step_gate(Operation *gate)
     }
     if (!aya_operation_wanted(operation)) {
         PyErr_Clear();
-    } else if (result < 0 || check_use(operation) < 0) {
+    } else if (result < 0 || check_use(operation) < 0
+               || begin_behind_handles(operation, next) < 0) {
         aya_operation_end(operation, NULL);
-    } else {
-        start_request(operation);
     }
     gate->result = Py_NewRef(Py_None);
     return AYA_STEP_DONE;
 }
 
 static int
-begin_behind_gate(Operation *operation)
+begin_behind_gate(Operation *operation, AsyncFile *file, Py_ssize_t next)
 {
-    Operation *gate = aya_command_new(operation->file, operation->name, step_gate,
-                                      AYA_COMMAND_GO_ON);
+    Operation *gate = aya_command_new(file, operation->name, step_gate, AYA_COMMAND_GO_ON);
 
     if (gate == NULL) {
         return -1;
     }
     gate->command.object = Py_NewRef((PyObject *)operation);
+    gate->command.number[0] = next;
     PyObject *begun = aya_command_begin(gate);
     if (begun == NULL) {
         return -1;
@@ -453,6 +498,28 @@ needs_gate(const aya_core *core)
     return core->state != AYA_CORE_OPEN || core->writers > 0 || aya_stream_dirty(&core->stream);
 }
 
+/* Starts the request when the files that are its parameters, from number `from` on, have nothing
+ * buffered and nothing read ahead. 0 or -1. */
+static int
+begin_behind_handles(Operation *operation, Py_ssize_t from)
+{
+    AsyncFile *file;
+
+    while ((file = handle_of(operation, from)) != NULL) {
+        aya_core *core = file->core;
+        from++;
+        if (core == NULL) {
+            return aya_file_check(file);
+        }
+        if (needs_gate(core) || (core->head != NULL && core->stream.file.positioned)) {
+            return begin_behind_gate(operation, file, from);
+        }
+        settle_handle(&core->stream);
+    }
+    start_request(operation);
+    return 0;
+}
+
 PyObject *
 aya_operation_begin(Operation *operation)
 {
@@ -467,11 +534,12 @@ aya_operation_begin(Operation *operation)
         return aya_operation_refused(operation);
     }
     if (operation->file != NULL && needs_gate(operation->file->core)) {
-        if (begin_behind_gate(operation) < 0) {
+        if (begin_behind_gate(operation, operation->file, 0) < 0) {
             return aya_operation_refused(operation);
         }
+    } else if (begin_behind_handles(operation, 0) < 0) {
+        return aya_operation_refused(operation);
     } else {
-        start_request(operation);
         aya_operation_ended_inline(operation);
     }
     return (PyObject *)operation;

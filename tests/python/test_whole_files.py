@@ -5,8 +5,8 @@ import errno
 import os
 import shutil
 import stat
+import tempfile
 import threading
-import time
 
 import pytest
 
@@ -186,23 +186,22 @@ def test_cancel_ends_what_was_begun(tmp_path):
 # -- acopy --------------------------------------------------------------------------------------
 
 
-@pytest.fixture(params=["by the system", "refused by the system", "unknown to the system"])
-def way(request, monkeypatch):
-    """How a file of more than one chunk is copied."""
-    if request.param == "unknown to the system":
-        monkeypatch.delattr(os, "copy_file_range", raising=False)
-    if request.param == "refused by the system":
-
-        def refuse(*arguments):
-            raise OSError(errno.EXDEV, os.strerror(errno.EXDEV))
-
-        monkeypatch.setattr(os, "copy_file_range", refuse, raising=False)
+@pytest.fixture(params=["one filesystem", "two filesystems"])
+def elsewhere(request, tmp_path):
+    """Where a copy goes to: the system copies by itself only within one filesystem."""
+    if request.param == "one filesystem":
+        yield tmp_path
+    elif not os.path.isdir("/dev/shm") or os.stat("/dev/shm").st_dev == tmp_path.stat().st_dev:
+        pytest.skip("no second filesystem at /dev/shm here")
+    else:
+        with tempfile.TemporaryDirectory(dir="/dev/shm") as name:
+            yield type(tmp_path)(name)
 
 
 @pytest.mark.parametrize("size", [0, 1, 4095, 65536, 65537, 1_000_003])
 @pytest.mark.parametrize("chunk_size, concurrency", [(4 << 20, 8), (4096, 3), (65536, 1)])
-def test_copies_of_many_sizes(tmp_path, way, size, chunk_size, concurrency):
-    source, target = tmp_path / "source", tmp_path / "target"
+def test_copies_of_many_sizes(tmp_path, elsewhere, size, chunk_size, concurrency):
+    source, target = tmp_path / "source", elsewhere / "target"
     source.write_bytes(os.urandom(size))
     target.write_bytes(b"old" * 1_000_000)
     copied = run(ayafileio.acopy(source, target, chunk_size=chunk_size, concurrency=concurrency))
@@ -268,10 +267,22 @@ def test_copy_refuses_what_is_no_file(tmp_path):
     assert target.read_bytes() == b"kept"
 
 
-def test_copy_stat(tmp_path):
-    source, plain, full = tmp_path / "source", tmp_path / "plain", tmp_path / "full"
+def attributes(path):
+    names = os.listxattr(path) if hasattr(os, "listxattr") else []
+    return {name: os.getxattr(path, name) for name in names if name.startswith("user.")}
+
+
+def test_copy_stat(tmp_path, elsewhere):
+    source, plain, full = tmp_path / "source", elsewhere / "plain", elsewhere / "full"
+    theirs = elsewhere / "theirs"
     source.write_bytes(b"data")
     os.chmod(source, 0o751)
+    if hasattr(os, "setxattr"):
+        try:
+            os.setxattr(source, "user.empty", b"")
+            os.setxattr(source, "user.note", b"kept" * 50)
+        except OSError:
+            pass  # a filesystem without them
     os.utime(source, (1_000_000_000, 1_000_000_001))
     mask = os.umask(0o022)
     try:
@@ -282,10 +293,14 @@ def test_copy_stat(tmp_path):
     assert stat.S_IMODE(plain.stat().st_mode) == 0o644
     assert stat.S_IMODE(full.stat().st_mode) == 0o751
     assert full.stat().st_mtime == 1_000_000_001
+    shutil.copy2(source, theirs)
+    assert full.stat().st_mtime_ns == theirs.stat().st_mtime_ns
+    assert full.stat().st_mode == theirs.stat().st_mode
+    assert attributes(full) == attributes(theirs)
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="there is no /dev/full")
-def test_copy_raises_the_error_of_a_write(tmp_path, way):
+def test_copy_raises_the_error_of_a_write(tmp_path):
     (tmp_path / "source").write_bytes(b"x" * 200_000)
 
     async def main():
@@ -296,29 +311,34 @@ def test_copy_raises_the_error_of_a_write(tmp_path, way):
     run(main())
 
 
-@pytest.mark.skipif(not hasattr(os, "copy_file_range"), reason="the system has no such call")
-def test_a_cancelled_copy_by_the_system_ends_before_its_files_close(tmp_path, monkeypatch):
-    source = tmp_path / "source"
-    source.write_bytes(b"x" * 300_000)
-    copy, began, wrong = os.copy_file_range, threading.Event(), []
-
-    def slow(source_fd, target_fd, *arguments):
-        began.set()
-        time.sleep(0.2)
-        for fd, name in ((source_fd, "source"), (target_fd, "target")):
-            if os.readlink(f"/proc/self/fd/{fd}") != str(tmp_path / name):
-                wrong.append(name)
-        return copy(source_fd, target_fd, *arguments)
+def test_a_cancelled_copy_ends_early(tmp_path):
+    source, target = tmp_path / "source", tmp_path / "target"
+    size = 1 << 30
+    with open(source, "wb") as file:
+        file.truncate(size)
 
     async def main():
-        task = asyncio.create_task(ayafileio.acopy(source, tmp_path / "target", chunk_size=4096))
-        while not began.is_set():
-            await asyncio.sleep(0.01)
+        task = asyncio.create_task(ayafileio.acopy(source, target))
+        while not (target.exists() and target.stat().st_size):
+            await asyncio.sleep(0)
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
+        ended = target.stat().st_size
+        await asyncio.sleep(0.1)
+        assert target.stat().st_size == ended < size
 
-    monkeypatch.setattr(os, "copy_file_range", slow)
+    before = len(os.listdir("/proc/self/fd"))
     run(main())
-    assert wrong == []
-    assert (tmp_path / "target").stat().st_size == 4096  # no piece after the cancel
+    target.unlink()
+    assert len(os.listdir("/proc/self/fd")) <= before + 1
+
+
+def test_a_copy_starts_no_thread_of_python(tmp_path):
+    (tmp_path / "source").write_bytes(b"x" * 10_000_000)
+
+    async def main():
+        await ayafileio.acopy(tmp_path / "source", tmp_path / "target", copy_stat=True)
+        return threading.active_count()
+
+    assert run(main()) == threading.active_count()
