@@ -288,11 +288,48 @@ is_the_parents(const aya_context *context)
     return context->generation != aya_fork_generation();
 }
 
+/* Moves the front of `queue` to `batch`: what may share one submission. */
+static void
+take_batch(const aya_backend *backend, aya_link *queue, aya_link *batch)
+{
+    bool shares = true;
+
+    for (unsigned count = 0; shares && count < backend->batch_limit; count++) {
+        if (aya_link_empty(queue)) {
+            return;
+        }
+        aya_request *request = aya_request_of(queue->next);
+        shares = aya_op_infos[request->op.code].batch;
+        if (!shares && count > 0) {
+            return;
+        }
+        aya_link_remove(&request->link);
+        aya_link_append(batch, &request->link);
+    }
+}
+
+/* One submission after the other, until the backend leaves something. */
+static int
+submit_batches(aya_context *context, const aya_backend *backend, void *state, aya_link *queue)
+{
+    aya_link batch;
+    int error = 0;
+
+    aya_link_init(&batch);
+    while (error == 0 && aya_link_empty(&batch) && !aya_link_empty(queue)) {
+        take_batch(backend, queue, &batch);
+        error = backend->hooks.submit(context, state, &batch);
+    }
+    aya_link_append_all(&batch, queue);
+    aya_link_append_all(queue, &batch);
+    return error;
+}
+
 /* Rights can be withdrawn from a running process: then what is queued goes on in the pool. */
 static int
 submit_to(aya_context *context, const aya_backend *backend, void *state, aya_link *queue)
 {
-    int error = backend->hooks.submit(context, state, queue);
+    int error = submit_batches(context, backend, state, queue);
 
     if (error < 0 && backend->fallback != NULL) {
         keep_reason_of(backend, error);

@@ -128,7 +128,8 @@ typedef struct aya_hooks {
     int (*open)(aya_context *context, void **state);
     /* Nothing of the context's is in flight any more. */
     void (*close)(aya_context *context, void *state);
-    /* Hands over requests from the front of `queue` (state QUEUED), each moved to IN_FLIGHT by
+    /* Hands over requests from the front of `queue` (state QUEUED; no more than may share a
+     * submission), each moved to IN_FLIGHT by
      * aya_request_launched() and off the queue. Leaves what does not fit. 0, or -errno when the
      * backend has stopped working: the runtime then sends what is left in `queue` to the
      * fallback. */

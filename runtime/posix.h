@@ -22,8 +22,8 @@ int64_t aya_posix_close(int fd);
 int64_t aya_posix_stat(int fd, aya_stat_raw *stat);
 
 #define AYA_COPY_MOST ((size_t)8 << 20)
-/* May wait; each moves AYA_COPY_MOST at most. By the system, or by aya_posix_copy_by_reading() where
- * that cannot (two filesystems, devices, /proc). */
+/* May wait; each moves AYA_COPY_MOST at most. By the system, or by aya_posix_copy_by_reading()
+ * where that cannot (two filesystems, devices, /proc). */
 int64_t aya_posix_copy_range(int file, int64_t offset, int target, int64_t target_offset,
                              size_t size);
 int64_t aya_posix_copy_by_reading(int file, int64_t offset, int target, int64_t target_offset,

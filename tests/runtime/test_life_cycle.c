@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 
 #define BLOCKS 32
+#define BATCH_MOST 3 /* requests of one submission */
 
 /* -- the backend ------------------------------------------------------------------------------- */
 
@@ -20,6 +21,7 @@ typedef struct fake {
     const aya_file *dead;       /* requests of this file never end by themselves */
     int event;                  /* readable while one that can end is flying */
     unsigned ended, interrupted, shortened;
+    unsigned full;              /* submissions of as many requests as they may have */
 } fake;
 
 static int
@@ -57,8 +59,13 @@ static int
 fake_submit(aya_context *context, void *state, aya_link *queue)
 {
     fake *self = state;
-    unsigned most = 1 + random_below(8);
+    unsigned most = 1 + random_below(8), given = 0;
 
+    for (aya_link *link = queue->next; link != queue; link = link->next) {
+        given++;
+    }
+    CHECK(given > 0 && given <= BATCH_MOST);
+    self->full += given == BATCH_MOST;
     while (!aya_link_empty(queue) && self->count < most) {
         aya_request *request = aya_request_of(queue->next);
         CHECK_EQUAL(request->state, AYA_STATE_QUEUED);
@@ -165,7 +172,7 @@ static const aya_backend fake_backend = {
     .name = "fake",
     .fallback = "threads",
     .transfer_limit = 0x7ffff000,
-    .batch_limit = 64,
+    .batch_limit = BATCH_MOST,
     .hooks = {fake_open, fake_close, fake_submit, fake_reap, fake_cancel, NULL},
     .rows = {
         [AYA_OP_READ_AT] = AYA_ROW_OWN, [AYA_OP_WRITE_AT] = AYA_ROW_OWN,
@@ -281,7 +288,7 @@ test_random_order(void)
         CHECK(memcmp(got, expected.content, (size_t)expected.size) == 0);
         CHECK_EQUAL(file.in_flight, 0);
     }
-    CHECK(self.interrupted > 100 && self.shortened > 100);
+    CHECK(self.interrupted > 100 && self.shortened > 100 && self.full > 100);
     aya_context_destroy(context);
     close(fd);
 }
