@@ -51,7 +51,7 @@ def program(rng):
         elif step == "read":
             yield "read", (rng.choice((1, 10, 9000, 70_000)),)
         elif step == "write":
-            yield "write", (b"w" * rng.choice((1, 100, 9000, 70_000)),)
+            yield "write", (b"w" * rng.choice((1, 90, 9000, 70_000)),)
         else:
             yield "flush", ()
 
