@@ -171,6 +171,7 @@ typedef struct aya_wake {
     aya_handle watched;   /* readable while signalled; AYA_NO_HANDLE where nothing is watched */
     aya_handle signalled; /* what aya_wake_signal() uses; the same on Linux */
     /* On Windows a completion port is signalled, and what comes through it besides is kept: */
+    unsigned batch;       /* most packets taken at a time; 0: 64 */
     uint8_t lock;         /* aya_spin: guards `arrived` */
     aya_link arrived;     /* requests whose calls have ended, by `shared` */
 } aya_wake;

@@ -27,10 +27,10 @@ aya_iocp_open(aya_context *context, void **state)
 {
     iocp *self = calloc(1, sizeof(*self));
 
-    (void)context;
     if (self == NULL) {
         return -ENOMEM;
     }
+    context->wake.batch = (unsigned)context->config.iocp_batch_size;
     self->number = __atomic_add_fetch(&last_number, 1, __ATOMIC_RELAXED);
     *state = self;
     return 0;

@@ -8,6 +8,7 @@
 
 #include <pthread.h>
 
+#define PACKETS_MOST 256
 #define PACKETS 64
 #define THREAD_STACK ((size_t)256 << 10)
 
@@ -51,11 +52,13 @@ aya_port_arrived(aya_wake *wake, aya_request *request)
 static int
 take_packets(aya_wake *wake, DWORD timeout_ms)
 {
-    OVERLAPPED_ENTRY packets[PACKETS];
-    ULONG count;
+    OVERLAPPED_ENTRY packets[PACKETS_MOST];
+    ULONG most = wake->batch == 0 ? PACKETS : wake->batch, count;
+
+    assert(most <= PACKETS_MOST);
 
     do {
-        if (!GetQueuedCompletionStatusEx(wake->signalled, packets, PACKETS, &count, timeout_ms,
+        if (!GetQueuedCompletionStatusEx(wake->signalled, packets, most, &count, timeout_ms,
                                          FALSE)) {
             DWORD code = GetLastError();
             return code == WAIT_TIMEOUT ? 0 : -aya_win32_errno(code);
@@ -67,7 +70,7 @@ take_packets(aya_wake *wake, DWORD timeout_ms)
             }
         }
         timeout_ms = 0;
-    } while (count == PACKETS);
+    } while (count == most);
     return 0;
 }
 
