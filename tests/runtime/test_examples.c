@@ -340,7 +340,8 @@ check_after(run *self)
     static char content[CONTENT_MOST];
     bool is_directory = false;
 
-    if (example->kind == AYA_EXAMPLE_PIPE && example->after.data != NULL && self->peer != AYA_NO_HANDLE) {
+    if (example->kind == AYA_EXAMPLE_PIPE && example->after.data != NULL
+        && self->peer != AYA_NO_HANDLE) {
         close_file(&self->fd, &self->file);
         expect_bytes(self, "what came out of the pipe", content, read_whole(self->peer, content),
                      example->after);
@@ -477,8 +478,8 @@ choose_backend(aya_config *config, const char *name)
 static void
 print_routes(const aya_context *context)
 {
-    static const char *const names[AYA_ROUTE_COUNT] = {"inline", "backend", "fallback", "direct", "poll",
-                                                       "alone"};
+    static const char *const names[AYA_ROUTE_COUNT] = {"inline", "backend", "fallback",
+                                                       "direct", "poll",    "alone"};
     const uint64_t *routes = aya_context_routes(context);
 
     printf("%s%s:", aya_context_backend(context), direct ? " direct" : "");

@@ -165,7 +165,7 @@ test_appending(aya_context *context)
 static void
 test_paths(aya_context *context)
 {
-    static const wchar_t part[] = L"\\\x0416\x65e5\x672c\xd83d\xde00-aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+    static const wchar_t part[] = L"\\\x0416\x65e5\x672c\xd83d\xde00-aaaaaaaaaaaaaaaaaaaaaaaaaaa"
                                   L"aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa";
     wchar_t path[1024], made[5][1040], prefix[1040];
     aya_file file;

@@ -155,7 +155,8 @@ def examples_without_row() -> int:
 def test_library(build: Path, name: str, backend: str) -> None:
     said = run(WINE, str(build / f"tests/{name}.exe"), backend)
     if name == "test_examples":
-        passed, failed, others = map(int, re.findall(r"(\d+) (?:passed|failed|of operations)", said))
+        counts = re.findall(r"(\d+) (?:passed|failed|of operations)", said)
+        passed, failed, others = map(int, counts)
         assert passed > 80 and failed == 0 and others == 2 * examples_without_row(), said
 
 
