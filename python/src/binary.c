@@ -111,7 +111,7 @@ make_room(Operation *operation)
     int64_t wanted = command->number[0], room;
 
     if (command->object == NULL) {
-        command->object = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)first_room(operation));
+        command->object = aya_bytes_for_read(first_room(operation));
         return command->object == NULL ? -1 : 0;
     }
     room = PyBytes_GET_SIZE(command->object);

@@ -11,16 +11,24 @@
 
 /* The longest that one turn of the loop is held by operations that finish inline or are
  * delivered. */
+#ifndef TURN_BUDGET_NS
 #define TURN_BUDGET_NS 500000
+#endif
 /* Operations of one callback that never park: else ten thousand tasks with one read each all
  * would. */
 #define EXEMPT 2
 /* As many started operations are handed over at once: a whole turn's would leave the disk idle. */
 #define SUBMIT_AT 8
 
-/* The state that this thread used last; valid as long as no state has gone since. */
-static _Thread_local LoopState *current;
-static _Thread_local uint64_t current_epoch;
+/* The state that this thread used last, and when that was; valid as long as no state has gone
+ * since. */
+static _Thread_local struct {
+    aya_module *module;
+    PyThreadState *thread;
+    uint64_t callback;
+    LoopState *state;
+    uint64_t epoch;
+} current;
 static uint64_t epoch;
 
 static int64_t
@@ -46,6 +54,14 @@ aya_running_loop(aya_module *module)
         return NULL;
     }
     return loop;
+}
+
+/* A number that differs from one callback of the loop to the next. */
+static uint64_t
+callback_mark(const PyThreadState *thread)
+{
+    /* Every Context.run() changes it; the loop runs each callback by one. */
+    return thread->context_ver;
 }
 
 /* -- callbacks --------------------------------------------------------------------------------- */
@@ -243,18 +259,10 @@ aya_loop_ready(LoopState *state, Operation *operation)
     return schedule_delivery(state);
 }
 
-/* A number that differs from one callback of the loop to the next. */
-static uint64_t
-callback_mark(void)
-{
-    /* Every Context.run() changes it; the loop runs each callback by one. */
-    return PyThreadState_Get()->context_ver;
-}
-
 bool
 aya_loop_must_park(LoopState *state)
 {
-    uint64_t mark = callback_mark();
+    uint64_t mark = callback_mark(PyThreadState_Get());
 
     if (mark != state->callback_mark) {
         state->callback_mark = mark;
@@ -418,14 +426,25 @@ renew_context(LoopState *state, PyObject *loop)
 static void
 set_current(LoopState *state)
 {
-    current = state;
-    current_epoch = __atomic_load_n(&epoch, __ATOMIC_ACQUIRE);
+    current.module = state->module;
+    current.thread = PyThreadState_Get();
+    current.callback = callback_mark(current.thread);
+    current.state = state;
+    current.epoch = __atomic_load_n(&epoch, __ATOMIC_ACQUIRE);
 }
 
-LoopState *
-aya_loop_state(aya_module *module, PyObject *loop)
+static bool
+is_usable(const LoopState *state)
 {
-    LoopState *state = current_epoch == __atomic_load_n(&epoch, __ATOMIC_ACQUIRE) ? current : NULL;
+    return state->context != NULL
+           && aya_context_generation(state->context) == aya_fork_generation();
+}
+
+static LoopState *
+state_of_loop(aya_module *module, PyObject *loop)
+{
+    LoopState *state = current.epoch == __atomic_load_n(&epoch, __ATOMIC_ACQUIRE) ? current.state
+                                                                                  : NULL;
 
     if (state == NULL || !is_state_of(state, module, loop)) {
         state = module->loops;
@@ -435,8 +454,7 @@ aya_loop_state(aya_module *module, PyObject *loop)
     }
     if (state != NULL) {
         set_current(state);
-        if (state->context != NULL
-            && aya_context_generation(state->context) == aya_fork_generation()) {
+        if (is_usable(state)) {
             return (LoopState *)Py_NewRef((PyObject *)state);
         }
         Py_INCREF(state);
@@ -468,6 +486,32 @@ aya_loop_state(aya_module *module, PyObject *loop)
     module->loops = state;
     set_current(state);
     return state;
+}
+
+int
+aya_loop_here(aya_module *module, PyObject **loop, LoopState **state)
+{
+    PyThreadState *thread = PyThreadState_Get();
+
+    /* Within one callback of a loop the running loop is the same one. */
+    if (current.module == module && current.thread == thread
+        && current.callback == callback_mark(thread)
+        && current.epoch == __atomic_load_n(&epoch, __ATOMIC_ACQUIRE) && is_usable(current.state)) {
+        *state = (LoopState *)Py_NewRef((PyObject *)current.state);
+        *loop = Py_NewRef(current.state->loop);
+        return 0;
+    }
+    *state = NULL;
+    *loop = aya_running_loop(module);
+    if (*loop == NULL) {
+        return 0;
+    }
+    *state = state_of_loop(module, *loop);
+    if (*state == NULL) {
+        Py_CLEAR(*loop);
+        return -1;
+    }
+    return 0;
 }
 
 /* Whether nobody will run the state's loop again; -1 with an exception. */

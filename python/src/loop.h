@@ -28,8 +28,9 @@ struct LoopState {
 
 /* The running loop; a new reference, NULL without an exception when none runs. */
 PyObject *aya_running_loop(aya_module *module);
-/* The state of `loop`, made where there is none; a new reference. */
-LoopState *aya_loop_state(aya_module *module, PyObject *loop);
+/* The running loop and its state, made where there is none; new references, both NULL where no loop
+ * runs. 0 or -1. */
+int aya_loop_here(aya_module *module, PyObject **loop, LoopState **state);
 
 /* An operation was started on the context: hands over soon, or at once when a few wait. */
 int aya_loop_started(LoopState *state, PyObject *loop);

@@ -181,15 +181,11 @@ aya_operation_new(aya_module *module, AsyncFile *file, const char *name, bool is
     } else {
         memset(&operation->request, 0, sizeof(operation->request));
     }
-    operation->loop = aya_running_loop(module);
-    if (operation->loop != NULL) {
-        operation->state = AYA_PENDING_STATE;
-        operation->loop_state = aya_loop_state(module, operation->loop);
-        if (operation->loop_state == NULL) {
-            Py_DECREF(operation);
-            return NULL;
-        }
+    if (aya_loop_here(module, &operation->loop, &operation->loop_state) < 0) {
+        Py_DECREF(operation);
+        return NULL;
     }
+    operation->state = operation->loop == NULL ? AYA_UNBOUND : AYA_PENDING_STATE;
     PyObject_GC_Track(operation);
     return operation;
 }
@@ -334,12 +330,6 @@ add_done_callback(PyObject *self, PyObject *const *args, Py_ssize_t nargs, PyObj
         }
     }
     if (operation->state > AYA_PARKED) {
-        if (operation->loop_state == NULL && operation->loop != NULL) {
-            operation->loop_state = aya_loop_state(operation->module, operation->loop);
-        }
-        if (operation->loop_state == NULL) {
-            return NULL;
-        }
         schedule(operation);
     }
     Py_RETURN_NONE;
@@ -584,19 +574,13 @@ operation_make_cancelled_error(PyObject *self, PyObject *unused)
 static int
 start_unbound(Operation *operation)
 {
-    PyObject *loop = aya_running_loop(operation->module);
-
-    if (loop == NULL) {
+    if (aya_loop_here(operation->module, &operation->loop, &operation->loop_state) < 0) {
+        return -1;
+    }
+    if (operation->loop == NULL) {
         PyErr_SetString(PyExc_RuntimeError, "no running event loop");
         return -1;
     }
-    LoopState *state = aya_loop_state(operation->module, loop);
-    if (state == NULL) {
-        Py_DECREF(loop);
-        return -1;
-    }
-    operation->loop = loop;
-    operation->loop_state = state;
     operation->state = AYA_PENDING_STATE;
     Py_INCREF(operation);
     PyObject *begun = operation->is_command ? aya_command_begin(operation)
@@ -645,11 +629,58 @@ operation_send_slot(PyObject *self, PyObject *argument, PyObject **result)
     return step((Operation *)self, result);
 }
 
+#if PY_VERSION_HEX >= 0x030c0000 && !defined(Py_GIL_DISABLED)
+/* The largest value that may live until the next await. */
+#define KEPT_VALUE_MOST (64 << 10)
+
+static bool
+is_small(PyObject *value)
+{
+    return PyLong_CheckExact(value)
+           || (PyBytes_CheckExact(value) && PyBytes_GET_SIZE(value) <= KEPT_VALUE_MOST)
+           || (PyUnicode_CheckExact(value) && PyUnicode_GET_LENGTH(value) <= KEPT_VALUE_MOST / 4);
+}
+
+/* Raises the one StopIteration that is kept for this, where nobody else has it: making one costs
+ * more than all else of an await that finds its result ready. */
+static bool
+raise_kept(aya_module *module, PyObject *value)
+{
+    PyStopIterationObject *kept = (PyStopIterationObject *)module->stop_iteration;
+
+    if (!is_small(value)) {
+        return false;
+    }
+    if (kept == NULL || Py_REFCNT(kept) != 1 || kept->dict != NULL || kept->notes != NULL
+        || kept->traceback != NULL || kept->context != NULL || kept->cause != NULL) {
+        PyObject *fresh = PyObject_CallNoArgs(PyExc_StopIteration);
+        if (fresh == NULL) {
+            PyErr_Clear();
+            return false;
+        }
+        Py_XSETREF(module->stop_iteration, fresh);
+        kept = (PyStopIterationObject *)fresh;
+    }
+    Py_XSETREF(kept->value, value);
+    PyErr_SetRaisedException(Py_NewRef((PyObject *)kept));
+    return true;
+}
+#else
+static bool
+raise_kept(aya_module *Py_UNUSED(module), PyObject *Py_UNUSED(value))
+{
+    return false;
+}
+#endif
+
 static PyObject *
-stop_iteration(PyObject *value)
+stop_iteration(aya_module *module, PyObject *value)
 {
     if (value == Py_None) {
         Py_DECREF(value);
+        return NULL;
+    }
+    if (raise_kept(module, value)) {
         return NULL;
     }
     /* A tuple or an exception would be taken for the arguments of StopIteration. */
@@ -665,13 +696,14 @@ stop_iteration(PyObject *value)
 static PyObject *
 operation_next(PyObject *self)
 {
+    aya_module *module = ((Operation *)self)->module;
     PyObject *result;
 
     switch (step((Operation *)self, &result)) {
     case PYGEN_NEXT:
         return result;
     case PYGEN_RETURN:
-        return stop_iteration(result);
+        return stop_iteration(module, result);
     default:
         return NULL;
     }

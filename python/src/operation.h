@@ -178,6 +178,9 @@ aya_step aya_step_error(Operation *operation, int64_t error);
  * again in a later turn (or earlier, as after any wait). */
 aya_step aya_step_later(Operation *operation);
 
+/* A bytes object of `size` bytes for a read to fill, where the copy is not a slow one. */
+PyObject *aya_bytes_for_read(size_t size);
+
 /* Readable memory of `value`, held by the operation; *mutable tells whether it may change under
  * us. */
 int aya_operation_view(Operation *operation, PyObject *value, const void **data, size_t *size,

@@ -109,6 +109,10 @@ aya_parse_arguments(const aya_signature *signature, PyObject *const *args, Py_ss
 static int
 take_integer(PyObject *value, const char *name, int64_t *out, int *overflow)
 {
+    if (PyLong_CheckExact(value)) {
+        *out = PyLong_AsLongLongAndOverflow(value, overflow);
+        return 0;
+    }
     if (!PyIndex_Check(value)) {
         PyErr_Format(PyExc_TypeError, "%s must be an integer, not '%.200s'", name,
                      Py_TYPE(value)->tp_name);

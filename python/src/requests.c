@@ -83,6 +83,30 @@ first_room(const aya_op *op, int64_t total)
     return total >= 0 && guess > (size_t)total ? (size_t)total : guess;
 }
 
+/* Whether the copy of a page of the file to `memory` takes three times as long: it does on AMD's
+ * processors where the target lies 1 to 31 bytes further within its page than the source, and most
+ * reads begin with a page. */
+static bool
+copies_slowly(const void *memory)
+{
+    uintptr_t within = (uintptr_t)memory & 4095;
+
+    return within > 0 && within < 32;
+}
+
+PyObject *
+aya_bytes_for_read(size_t size)
+{
+    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+
+    if (bytes == NULL || size < 1024 || !copies_slowly(PyBytes_AS_STRING(bytes))) {
+        return bytes;
+    }
+    PyObject *elsewhere = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+    Py_DECREF(bytes);
+    return elsewhere;
+}
+
 static int
 bigger_bytes(PyObject **bytes, aya_op *op)
 {
@@ -134,7 +158,7 @@ prepare_list(Operation *operation)
     for (size_t i = 0; i < size; i++) {
         aya_span *span = aya_group_span(op, i);
         span->buf_size = first_room(op, span->size < 0 ? -1 : span->size);
-        PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)span->buf_size);
+        PyObject *bytes = aya_bytes_for_read(span->buf_size);
         if (bytes == NULL) {
             return -1;
         }
@@ -165,7 +189,7 @@ prepare(Operation *operation)
     default:
         return 0;
     }
-    operation->result = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+    operation->result = aya_bytes_for_read(size);
     if (operation->result == NULL) {
         return -1;
     }
