@@ -41,16 +41,6 @@ prep_allocate(const aya_op *op, struct io_uring_sqe *sqe)
 }
 
 static void
-prep_close(const aya_op *op, struct io_uring_sqe *sqe)
-{
-    const aya_handle file = op->file->io;
-
-    sqe->opcode = AYA_IO_URING_CLOSE;
-    sqe->flags = (uint8_t)IOSQE_ASYNC;
-    sqe->fd = file;
-}
-
-static void
 prep_fsync(const aya_op *op, struct io_uring_sqe *sqe)
 {
     const aya_handle file = op->file->io;
@@ -183,7 +173,6 @@ prep_write_at(const aya_op *op, struct io_uring_sqe *sqe)
 
 static void (*const preps[AYA_OP_COUNT])(const aya_op *op, struct io_uring_sqe *sqe) = {
     [AYA_OP_ALLOCATE] = prep_allocate,
-    [AYA_OP_CLOSE] = prep_close,
     [AYA_OP_FSYNC] = prep_fsync,
     [AYA_OP_PREADV] = prep_preadv,
     [AYA_OP_PWRITEV] = prep_pwritev,

@@ -45,8 +45,10 @@ struct aya_file {
     bool direct;              /* opened past the page cache */
     bool append;              /* every write goes to the end */
     bool positioned;          /* offsets mean something */
+    bool at_start;            /* of its descriptor nothing but the open was seen: the position is 0 */
     bool written;             /* an operation that changes the file was started */
     uint64_t bound;           /* the backend's: which of its states `io` is bound to; 0: none */
+    uint32_t block_size;      /* st_blksize */
     uint8_t lock;             /* guards what follows; aya_spin */
     bool fenced;              /* a fence is in flight */
     unsigned in_flight;       /* started, not held and not done */
@@ -98,6 +100,7 @@ struct aya_request {
     bool force_async;         /* the kernel must not run it inside a submit */
     bool held;                /* `shared` is in file->held; under the file's lock */
     bool settled;             /* posted_result is an aya_verdict of a settled operation */
+    bool passed;              /* its turn at the file went on to the fence behind it */
 };
 
 /* -- contexts ---------------------------------------------------------------------------------- */
@@ -167,6 +170,8 @@ void aya_cancel(aya_request *request);
  * file's mount is not known yet the file is treated as one that may wait; an `open` or a `stat`
  * that ran in a backend has learnt it. */
 int aya_file_init(aya_file *file, aya_handle handle);
+/* The same for a handle that an `open` has just given: what its flags say is known. */
+int aya_file_init_opened(aya_file *file, aya_handle handle, bool append);
 /* Whether aya_file_init() would know the mount; false: let a `stat` run in a backend first. */
 bool aya_file_known(aya_handle handle);
 /* Gives back what aya_file_init() took beside the handle itself. */
@@ -180,8 +185,6 @@ bool aya_file_close_inline(aya_file *file);
 /* The file's length as far as the system has it at hand, never waiting; 0 where it does not
  * know. Only a hint: files grow, and some that have content say 0. */
 int64_t aya_file_size_hint(const aya_file *file);
-/* st_blksize as far as the system has it at hand, never waiting; 0 where it does not know. */
-size_t aya_file_block_size(const aya_file *file);
 /* The descriptor's own position; never waits. -ESPIPE where there is none. */
 int64_t aya_file_position(const aya_file *file);
 int aya_file_set_position(const aya_file *file, int64_t position);

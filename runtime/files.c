@@ -40,18 +40,15 @@ inline_read_of(const aya_file *file, const aya_mount *mount)
     return (aya_inline_mode)mount->inline_read;
 }
 
-int
-aya_file_init(aya_file *file, aya_handle handle)
+/* `flags` are the descriptor's; or, `known`, those that tell of an open of ours: O_APPEND. */
+static int
+init(aya_file *file, aya_handle handle, int flags, bool known)
 {
     aya_facts facts;
-    int flags = fcntl(handle, F_GETFL);
     int error;
 
     *file = (aya_file){.handle = handle, .io = handle};
     aya_link_init(&file->held);
-    if (flags < 0) {
-        return -errno;
-    }
     error = aya_posix_facts(handle, &facts);
     if (error < 0) {
         return error;
@@ -59,14 +56,36 @@ aya_file_init(aya_file *file, aya_handle handle)
     aya_mount mount = aya_mount_find(facts.mount);
     file->kind = (uint8_t)kind_of(handle, &facts);
     file->append = (flags & O_APPEND) != 0;
-    file->direct = aya_posix_is_direct(handle, flags);
     file->local = mount.local;
+    file->block_size = facts.block_size;
+    if (known && file->kind == AYA_FILE_REGULAR && file->local) {
+        file->positioned = file->at_start = true;
+    } else {
+        /* Some files of /proc are regular and have no position. */
+        file->positioned = lseek(handle, 0, SEEK_CUR) >= 0;
+    }
+    if (!known) {
+        file->direct = aya_posix_is_direct(handle, flags);
+    }
     file->inline_read = (uint8_t)inline_read_of(file, &mount);
-    file->positioned = lseek(handle, 0, SEEK_CUR) >= 0;
     if (file->kind == AYA_FILE_POLLABLE) {
-        file->io = aya_posix_own_description(handle, flags, &facts);
+        file->io = aya_posix_own_description(handle, known ? fcntl(handle, F_GETFL) : flags, &facts);
     }
     return 0;
+}
+
+int
+aya_file_init(aya_file *file, aya_handle handle)
+{
+    int flags = fcntl(handle, F_GETFL);
+
+    return flags < 0 ? -errno : init(file, handle, flags, false);
+}
+
+int
+aya_file_init_opened(aya_file *file, aya_handle handle, bool append)
+{
+    return init(file, handle, append ? O_APPEND : 0, true);
 }
 
 bool
@@ -112,14 +131,6 @@ int
 aya_file_set_position(const aya_file *file, int64_t position)
 {
     return lseek(file->handle, position, SEEK_SET) < 0 ? -errno : 0;
-}
-
-size_t
-aya_file_block_size(const aya_file *file)
-{
-    aya_facts facts;
-
-    return aya_posix_facts(file->handle, &facts) < 0 ? 0 : facts.block_size;
 }
 
 int64_t

@@ -223,6 +223,10 @@ void aya_request_finished(aya_context *context, aya_request *request, int64_t re
 void aya_request_post(aya_request *request, int64_t result);
 /* The same where the thread has called aya_settle() already and got `verdict`. */
 void aya_request_post_settled(aya_request *request, aya_verdict verdict);
+/* A worker has finished `request`, which it posts next. Gives the file's turn to the fence that
+ * waits for nothing else, such as the close behind a write, and returns that for the same worker to
+ * serve: no way through the context's thread in between. NULL where there is none. */
+aya_request *aya_request_pass_turn(aya_request *request);
 /* A posted result that asks for another route: the call would park a worker. */
 #define AYA_RESULT_ALONE INT64_C(-0x7fff0001)
 /* A posted request that is not finished but free to start: its fence has gone. */

@@ -45,23 +45,33 @@ static pool shared_pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* -- workers ----------------------------------------------------------------------------------- */
 
-/* Makes the calls of one request until it is settled, or needs its context. */
-static void
-serve(aya_request *request)
+/* Makes the calls of one request until it is settled, or needs its context. Returns the request
+ * that the thread is to serve next, or NULL. */
+static aya_request *
+serve_one(aya_request *request)
 {
     for (;;) {
         int64_t result = aya_threads_call(&request->op);
         /* EAGAIN: a descriptor with O_NONBLOCK; the context waits for it without a worker. */
         if (result == AYA_RESULT_ALONE || result == -EAGAIN) {
             aya_request_post(request, result);
-            return;
+            return NULL;
         }
         aya_verdict verdict = aya_settle(&request->op, result);
         if (verdict == AYA_VERDICT_DONE || verdict == AYA_VERDICT_GROW
             || __atomic_load_n(&request->backend_data, __ATOMIC_RELAXED) == JOB_CANCELLED) {
+            aya_request *next = verdict == AYA_VERDICT_DONE ? aya_request_pass_turn(request) : NULL;
             aya_request_post_settled(request, verdict);
-            return;
+            return next;
         }
+    }
+}
+
+static void
+serve(aya_request *request)
+{
+    while ((request = serve_one(request)) != NULL) {
+        request->backend_data = JOB_RUNS;
     }
 }
 

@@ -243,7 +243,7 @@ aya_start(aya_context *context, aya_request *request)
     request->backend_data = NULL;
     request->route = AYA_ROUTE_BACKEND;
     request->cancelled = request->abandoned = request->force_async = false;
-    request->held = request->settled = false;
+    request->held = request->settled = request->passed = false;
     context->pending++;
     if (info->each != AYA_OP_COUNT) {
         move(context, request, AYA_STATE_IN_FLIGHT, &context->in_flight);
@@ -364,7 +364,7 @@ deliver(aya_context *context, aya_request *request)
     move(context, request, AYA_STATE_IDLE, NULL);
     context->pending--;
     context->routes[request->route]++;
-    if (op->file != NULL && info->each == AYA_OP_COUNT && !request->held) {
+    if (op->file != NULL && info->each == AYA_OP_COUNT && !request->held && !request->passed) {
         give_turn(context, op->file, info->fence);
     }
     if (request->abandoned && info->result == AYA_RESULT_HANDLE && op->result >= 0) {
@@ -461,6 +461,31 @@ aya_request_post_settled(aya_request *request, aya_verdict verdict)
     request->posted_result = (int64_t)verdict;
     request->settled = true;
     post(request);
+}
+
+aya_request *
+aya_request_pass_turn(aya_request *request)
+{
+    aya_file *file = request->op.file;
+    aya_request *next = NULL;
+
+    if (file == NULL || request->passed) {
+        return NULL;
+    }
+    aya_spin_lock(&file->lock);
+    if (file->in_flight == 1 && !aya_link_empty(&file->held)) {
+        next = aya_request_of_shared(file->held.next);
+        if (next->context == request->context && aya_op_infos[next->op.code].fence) {
+            request->passed = true;
+            next->held = false;
+            aya_link_remove(&next->shared);
+            file->fenced = true;
+        } else {
+            next = NULL;
+        }
+    }
+    aya_spin_unlock(&file->lock);
+    return next;
 }
 
 static void

@@ -70,7 +70,7 @@ aya_stream_init(aya_stream *stream, size_t buffer_size, bool owns_handle)
     stream->generation = aya_fork_generation();
     stream->own_position = stream->read_to = -1;
     if (stream->file.positioned) {
-        int64_t position = aya_file_position(&stream->file);
+        int64_t position = stream->file.at_start ? 0 : aya_file_position(&stream->file);
         stream->own_position = position;
         stream->position = position < 0 ? 0 : position;
     }

@@ -7,8 +7,6 @@
 #include "loop.h"
 #include "loop_thread.h"
 
-#include <time.h>
-
 /* The longest that one turn of the loop is held by operations that finish inline or are
  * delivered. */
 #ifndef TURN_BUDGET_NS
@@ -30,15 +28,6 @@ static _Thread_local struct {
     uint64_t epoch;
 } current;
 static uint64_t epoch;
-
-static int64_t
-now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 PyObject *
 aya_running_loop(aya_module *module)
@@ -131,7 +120,7 @@ deliver(LoopState *state)
     }
     Py_INCREF(state);
     state->delivering = true;
-    end = now_ns() + TURN_BUDGET_NS;
+    end = aya_loop_now() + TURN_BUDGET_NS;
     while (state->ready_head != NULL && status == 0) {
         Operation *operation = state->ready_head;
         state->ready_head = operation->next_ready;
@@ -139,7 +128,7 @@ deliver(LoopState *state)
             state->ready_tail = NULL;
         }
         operation->next_ready = NULL;
-        state->turn_began_ns = now_ns();
+        state->turn_began_ns = aya_loop_now();
         state->callback_inline = 0;
         if (state->turn_began_ns > end) {
             operation->next_ready = state->ready_head;
@@ -271,7 +260,7 @@ aya_loop_must_park(LoopState *state)
     if (++state->callback_inline <= EXEMPT) {
         return false;
     }
-    int64_t now = now_ns();
+    int64_t now = aya_loop_now();
     if (state->callback_inline == EXEMPT + 1 && !state->delivering
         && now - state->turn_began_ns > 2 * TURN_BUDGET_NS) {
         /* Nothing tells when a turn begins: so a stretch without operations ends one. */
@@ -382,6 +371,9 @@ release_context(LoopState *state)
 
     if (context == NULL) {
         return;
+    }
+    while (state->timed_first != NULL) {
+        aya_deadline_drop(state->timed_first);
     }
     const uint64_t *routes = aya_context_routes(context);
     stop_thread(state);

@@ -7,6 +7,8 @@
 
 #include "module.h"
 
+#include <time.h>
+
 struct LoopState {
     PyObject_HEAD
     aya_module *module;
@@ -23,8 +25,20 @@ struct LoopState {
     int64_t turn_began_ns;     /* the inline budget's start */
     uint64_t callback_mark;    /* changes with each callback of the loop */
     unsigned callback_inline;  /* operations that finished inline in this callback */
+    Operation *timed_first, *timed_last; /* commands with a deadline, by it; owned */
+    int64_t armed_for;         /* when the loop's timer comes; 0: not armed */
     LoopState *next, *previous; /* in module->loops */
 };
+
+/* A clock that no setting of the time moves, in nanoseconds. */
+static inline int64_t
+aya_loop_now(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
 
 /* The running loop; a new reference, NULL without an exception when none runs. */
 PyObject *aya_running_loop(aya_module *module);
@@ -38,6 +52,11 @@ int aya_loop_started(LoopState *state, PyObject *loop);
 int aya_loop_ready(LoopState *state, Operation *operation);
 /* Whether an operation that finished inline must park: the turn's budget is spent. */
 bool aya_loop_must_park(LoopState *state);
+
+/* `expire` is called once `after_ms` have gone, unless aya_deadline_drop() comes before; deadline.c.
+ * 0 or -1. */
+int aya_deadline_set(Operation *operation, int64_t after_ms, void (*expire)(Operation *operation));
+void aya_deadline_drop(Operation *operation);
 
 /* Makes what is ready visible and calls its callbacks; operation.c. 0, or -1 when an exception
  * must end the loop (KeyboardInterrupt, SystemExit). */

@@ -373,7 +373,7 @@ built_in_buffer_size(const aya_core *core)
     if (core->buffering > 1) {
         return (size_t)core->buffering;
     }
-    size = aya_file_block_size(&core->stream.file);
+    size = core->stream.file.block_size;
 #if PY_VERSION_HEX >= 0x030E0000
     size = size < SHARED_MOST ? size : SHARED_MOST;
     return size > SHARED_LEAST ? size : SHARED_LEAST;
@@ -402,7 +402,10 @@ take_handle(Operation *operation)
 {
     aya_core *core = operation->file->core;
     aya_stream *stream = &core->stream;
-    int error = aya_file_init(&stream->file, (aya_handle)operation->command.number[0]);
+    aya_handle handle = (aya_handle)operation->command.number[0];
+    int error = core->path_bytes != NULL && core->opener == NULL
+                    ? aya_file_init_opened(&stream->file, handle, core->appending)
+                    : aya_file_init(&stream->file, handle);
 
     if (error < 0) {
         return error;
@@ -557,22 +560,6 @@ aya_file_opened(AsyncFile *file)
 
 /* -- close ------------------------------------------------------------------------------------- */
 
-static void
-stop_timer(Operation *operation)
-{
-    PyObject *timer = operation->command.extra;
-
-    operation->command.extra = NULL;
-    if (timer != NULL) {
-        PyObject *done = PyObject_CallMethod(timer, "cancel", NULL);
-        if (done == NULL) {
-            PyErr_WriteUnraisable(timer);
-        }
-        Py_XDECREF(done);
-        Py_DECREF(timer);
-    }
-}
-
 static aya_step
 end_close(Operation *operation, int64_t result, bool has_exception)
 {
@@ -580,7 +567,7 @@ end_close(Operation *operation, int64_t result, bool has_exception)
 
     core->state = AYA_CORE_CLOSED;
     aya_system_closed(core);
-    stop_timer(operation);
+    aya_deadline_drop(operation);
     if (has_exception) {
         return AYA_STEP_FAILED;
     }
@@ -656,17 +643,15 @@ step_close(Operation *operation)
 
 /* The time is over: the waiter gets a TimeoutError, what is queued is ended, and what the system
  * holds is cancelled; the descriptor goes back when it has let go. */
-static PyObject *
-on_timeout(PyObject *self, PyObject *unused)
+static void
+close_timed_out(Operation *operation)
 {
-    Operation *operation = (Operation *)self;
     aya_core *core = operation->file->core;
     const char *name = core->head == NULL || core->head == operation ? "an operation in flight"
                                                                      : core->head->name;
 
-    (void)unused;
     if (!aya_operation_wanted(operation)) {
-        Py_RETURN_NONE;
+        return;
     }
     PyErr_Format(PyExc_TimeoutError, "close() waited %lld ms for %s of %R",
                  (long long)core->module->config.close_timeout_ms, name, core->path);
@@ -676,27 +661,14 @@ on_timeout(PyObject *self, PyObject *unused)
     if (core->stream.back_busy) {
         aya_cancel(&core->stream.back);
     }
-    Py_RETURN_NONE;
 }
-
-static PyMethodDef timeout_definition = {"_ayafileio_close_timeout", on_timeout, METH_NOARGS, NULL};
 
 static int
 start_timer(Operation *operation)
 {
     int64_t most = operation->module->config.close_timeout_ms;
 
-    if (most == 0) {
-        return 0;
-    }
-    PyObject *callback = PyCFunction_New(&timeout_definition, (PyObject *)operation);
-    if (callback == NULL) {
-        return -1;
-    }
-    operation->command.extra = PyObject_CallMethod(operation->loop, "call_later", "dO",
-                                                   (double)most / 1000.0, callback);
-    Py_DECREF(callback);
-    return operation->command.extra == NULL ? -1 : 0;
+    return most == 0 ? 0 : aya_deadline_set(operation, most, close_timed_out);
 }
 
 /* What waits for another party would wait for ever. */

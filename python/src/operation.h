@@ -63,6 +63,10 @@ typedef struct aya_command {
     /* Called when the command was given up before its end and nothing of it is in flight any
      * more: puts back what it had taken so far. */
     void (*give_up)(Operation *operation);
+    /* In the loop's list of deadlines; 0: none. */
+    int64_t deadline_ns;
+    void (*expire)(Operation *operation);
+    Operation *timed_before, *timed_after;
     uint8_t cancel;           /* aya_command_cancel */
     uint8_t phase;            /* free for the step function; 0 at first */
     bool begun;               /* the step function was called */
