@@ -16,6 +16,8 @@
 #define UNBUFFERED_MOST ((size_t)1 << 20)
 /* The first block of a stream, and the one behind a seek; each further one is twice as long. */
 #define FIRST_BLOCK 4096
+/* A read of as much goes past the window: to copy it once more would cost more than the call. */
+#define DIRECT_LEAST 32768
 /* What is smaller is copied: that costs no more than keeping it. */
 #define KEEP_LEAST 16384
 /* What is larger waits until it has arrived. */
@@ -442,6 +444,24 @@ gather(aya_stream *stream, const char *data, size_t size, void *owner, size_t *d
     return 0;
 }
 
+/* Past the page cache a write is a backend's, in one; all else is the pool's, as what has gathered. */
+static void
+set_direct(aya_stream *stream, const void *data, size_t size)
+{
+    aya_op *op = &stream->front.op;
+    bool at = writes_at(stream);
+
+    stream->direct = (aya_part){.data = data, .size = size};
+    aya_parts parts = {.list = &stream->direct, .count = 1, .size = size};
+    if (at && stream->file.direct) {
+        aya_op_write_at(op, &stream->file, stream->position, data, size);
+    } else if (at) {
+        aya_op_writev_at(op, &stream->file, stream->position, parts);
+    } else {
+        aya_op_writev(op, &stream->file, parts);
+    }
+}
+
 /* Writes data from where it lies; what was accepted before goes first. 0: go on from *done. */
 static int64_t
 write_directly(aya_stream *stream, const char *data, size_t size, size_t *done)
@@ -453,12 +473,7 @@ write_directly(aya_stream *stream, const char *data, size_t size, size_t *done)
         if (result < 0) {
             return result;
         }
-        if (writes_at(stream)) {
-            aya_op_write_at(&stream->front.op, &stream->file, stream->position, data + *done,
-                            size - *done);
-        } else {
-            aya_op_write(&stream->front.op, &stream->file, data + *done, size - *done);
-        }
+        set_direct(stream, data + *done, size - *done);
         result = aya_stream_front_run(stream, FRONT_WRITE);
         if (result == AYA_PENDING) {
             return result;
@@ -760,7 +775,8 @@ aya_stream_read(aya_stream *stream, aya_reading how, void *buf, size_t size)
         return result <= 0 ? result : take_window(stream, buf, size);
     }
     size_t block = next_block(stream);
-    if (stream->front_state != AYA_FRONT_IDLE || (size < block && stream->buffer_size > 0)) {
+    if (stream->front_state != AYA_FRONT_IDLE
+        || (size < block && size < DIRECT_LEAST && stream->buffer_size > 0)) {
         result = aya_stream_fill(stream);
         return result <= 0 ? result : take_window(stream, buf, size);
     }

@@ -63,6 +63,7 @@ struct aya_stream {
     size_t append_block;      /* the built-in's buffer for such a file; 0: not appended to */
     size_t append_held;       /* what it would hold of the appended bytes */
     bool append_passed;       /* it would have written some out: the position is at the end */
+    aya_part direct;          /* what `front` writes from where it lies */
     aya_request front;        /* of the command under way */
     aya_request back;         /* writes `behind` */
     uint8_t front_state;      /* aya_front */
