@@ -45,10 +45,11 @@ struct aya_file {
     bool direct;              /* opened past the page cache */
     bool append;              /* every write goes to the end */
     bool positioned;          /* offsets mean something */
-    bool at_start;            /* of its descriptor nothing but the open was seen: the position is 0 */
+    bool at_start;            /* nothing but the open was seen of it: its position is 0 */
     bool written;             /* an operation that changes the file was started */
     uint64_t bound;           /* the backend's: which of its states `io` is bound to; 0: none */
     uint32_t block_size;      /* st_blksize */
+    int64_t size, opened_ns;  /* st_size when it was opened, and when that was; 0: not known */
     uint8_t lock;             /* guards what follows; aya_spin */
     bool fenced;              /* a fence is in flight */
     unsigned in_flight;       /* started, not held and not done */

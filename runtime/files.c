@@ -9,6 +9,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+/* What is known of a file for so long after its open cannot have become very wrong. */
+#define FRESH_NS INT64_C(10000000)
+/* To give up the blocks of a file takes 250 ms a GiB. */
+#define SMALL_SIZE (INT64_C(1) << 20)
+
 static aya_file_kind
 kind_of(int fd, const aya_facts *facts)
 {
@@ -58,6 +63,7 @@ init(aya_file *file, aya_handle handle, int flags, bool known)
     file->append = (flags & O_APPEND) != 0;
     file->local = mount.local;
     file->block_size = facts.block_size;
+    file->size = (int64_t)facts.size;
     if (known && file->kind == AYA_FILE_REGULAR && file->local) {
         file->positioned = file->at_start = true;
     } else {
@@ -69,7 +75,8 @@ init(aya_file *file, aya_handle handle, int flags, bool known)
     }
     file->inline_read = (uint8_t)inline_read_of(file, &mount);
     if (file->kind == AYA_FILE_POLLABLE) {
-        file->io = aya_posix_own_description(handle, known ? fcntl(handle, F_GETFL) : flags, &facts);
+        flags = known ? fcntl(handle, F_GETFL) : flags;
+        file->io = aya_posix_own_description(handle, flags, &facts);
     }
     return 0;
 }
@@ -85,7 +92,16 @@ aya_file_init(aya_file *file, aya_handle handle)
 int
 aya_file_init_opened(aya_file *file, aya_handle handle, bool append)
 {
-    return init(file, handle, append ? O_APPEND : 0, true);
+    int error = init(file, handle, append ? O_APPEND : 0, true);
+
+    file->opened_ns = aya_now_ns();
+    return error;
+}
+
+static bool
+is_fresh(const aya_file *file)
+{
+    return !file->written && file->opened_ns != 0 && aya_now_ns() - file->opened_ns < FRESH_NS;
 }
 
 bool
@@ -106,13 +122,22 @@ aya_file_release(aya_file *file)
     file->io = file->handle;
 }
 
-bool
-aya_file_close_inline(aya_file *file)
+/* Whether the close may be the one that gives up the blocks of a large file. */
+static bool
+closes_last(const aya_file *file)
 {
     aya_facts facts;
 
-    if (file->kind != AYA_FILE_REGULAR || !file->local || file->written
-        || aya_posix_facts(file->handle, &facts) < 0 || facts.links == 0) {
+    if (is_fresh(file) && file->size <= SMALL_SIZE) {
+        return false;
+    }
+    return aya_posix_facts(file->handle, &facts) < 0 || facts.links == 0;
+}
+
+bool
+aya_file_close_inline(aya_file *file)
+{
+    if (file->kind != AYA_FILE_REGULAR || !file->local || file->written || closes_last(file)) {
         return false;
     }
     close(file->handle);
@@ -138,5 +163,8 @@ aya_file_size_hint(const aya_file *file)
 {
     aya_facts facts;
 
+    if (is_fresh(file)) {
+        return file->size;
+    }
     return aya_posix_facts(file->handle, &facts) < 0 ? 0 : (int64_t)facts.size;
 }

@@ -652,7 +652,7 @@ set_read(aya_stream *stream, void *buf, size_t size)
 }
 
 /* How much the next transfer takes: little at first and behind a seek, more and more while one
- * goes on where the last one ended. */
+ * goes on where the last one ended, or goes back into it: that will be done again. */
 static size_t
 next_block(aya_stream *stream)
 {
@@ -662,7 +662,8 @@ next_block(aya_stream *stream)
     if (!stream->file.positioned) {
         return most;
     }
-    if (stream->position != stream->read_to || block < FIRST_BLOCK) {
+    if (stream->position < stream->read_from || stream->position > stream->read_to
+        || block < FIRST_BLOCK) {
         block = FIRST_BLOCK;
     }
     return block < most ? block : most;
@@ -673,6 +674,7 @@ static void
 moved_on(aya_stream *stream, size_t block, int64_t moved)
 {
     stream->block = block;
+    stream->read_from = stream->position;
     stream->read_to = stream->position + (moved > 0 ? moved : 0);
 }
 
@@ -741,10 +743,11 @@ take_window(aya_stream *stream, void *buf, size_t size)
     return (int64_t)count;
 }
 
-/* A transfer past the window has ended. */
+/* A transfer past the window has ended: what is less than was asked is all there is. */
 static int64_t
 read_directly(aya_stream *stream, int64_t result)
 {
+    stream->met_end = result >= 0 && (uint64_t)result < (uint64_t)aya_op_total(&stream->front.op);
     moved_on(stream, stream->block, result);
     stream->position += result > 0 ? result : 0;
     return result;
@@ -755,6 +758,7 @@ aya_stream_read(aya_stream *stream, aya_reading how, void *buf, size_t size)
 {
     int64_t result;
 
+    stream->met_end = false;
     if (stream->shared != NULL) {
         return aya_shared_read(stream, how, buf, size);
     }

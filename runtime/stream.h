@@ -58,7 +58,8 @@ struct aya_stream {
     bool close_drained;
     aya_shared *shared;       /* of a file that is read and appended to, else NULL */
     size_t block;             /* of the last transfer that filled the window or went past it */
-    int64_t read_to;          /* where that ended */
+    int64_t read_from, read_to; /* where that began and ended */
+    bool met_end;             /* the last read did, by a transfer past the window */
     bool appended;            /* the system moved the descriptor's position by an append */
     size_t append_block;      /* the built-in's buffer for such a file; 0: not appended to */
     size_t append_held;       /* what it would hold of the appended bytes */

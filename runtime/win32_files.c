@@ -77,6 +77,13 @@ aya_file_init(aya_file *file, aya_handle handle)
     return 0;
 }
 
+int
+aya_file_init_opened(aya_file *file, aya_handle handle, bool append)
+{
+    (void)append;
+    return aya_file_init(file, handle);
+}
+
 bool
 aya_file_known(aya_handle handle)
 {
@@ -122,13 +129,6 @@ aya_file_set_position(const aya_file *file, int64_t position)
     }
     return SetFilePointerEx(file->handle, to, NULL, FILE_BEGIN) ? 0
                                                                 : -aya_win32_errno(GetLastError());
-}
-
-size_t
-aya_file_block_size(const aya_file *file)
-{
-    (void)file;
-    return 0;
 }
 
 int64_t

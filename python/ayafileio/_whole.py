@@ -6,14 +6,14 @@ import io
 from collections.abc import Iterable
 
 from ._ayafileio import open as _open
-from ._each import each
+from ._ayafileio import read_whole
+from ._each import each, each_operation
 from ._types import Buffer, Path
 
 
 async def read_bytes(path: Path) -> bytes:
     """Return the file's content."""
-    async with _open(path, "rb") as f:
-        return await f.read()
+    return await read_whole(path)
 
 
 async def write_bytes(path: Path, data: Buffer) -> int:
@@ -63,7 +63,7 @@ async def read_bytes_many(paths: Iterable[Path], *, max_concurrency: int = 64) -
     running is cancelled, nothing more is begun, and the error is raised. Further errors go to the
     loop's exception handler.
     """
-    return await each(read_bytes, ((path,) for path in paths), _check(max_concurrency))
+    return await each_operation(read_whole, paths, _check(max_concurrency))
 
 
 async def read_text_many(

@@ -145,8 +145,8 @@ end_read(Operation *operation)
     return done_reading(operation, bytes);
 }
 
-static aya_step
-step_read(Operation *operation)
+aya_step
+aya_binary_step_read(Operation *operation)
 {
     aya_command *command = &operation->command;
     int64_t wanted = command->number[0], result;
@@ -172,7 +172,8 @@ step_read(Operation *operation)
             return pending_or_error(operation, result);
         }
         command->done += (size_t)result;
-        if (result == 0 || (wanted >= 0 && (one_transfer(operation)
+        if (result == 0 || stream_of(operation)->met_end
+            || (wanted >= 0 && (one_transfer(operation)
                                             || fell_short(operation, result, room)))) {
             break;
         }
@@ -180,16 +181,26 @@ step_read(Operation *operation)
     return end_read(operation);
 }
 
+Operation *
+aya_binary_new_read(AsyncFile *file, const char *name, aya_step_function step)
+{
+    Operation *operation = new_read(file, name, step);
+
+    if (operation != NULL) {
+        operation->command.give_up = give_up_read;
+    }
+    return operation;
+}
+
 PyObject *
 aya_binary_read(AsyncFile *file, const char *name, int64_t size)
 {
-    Operation *operation = new_read(file, name, step_read);
+    Operation *operation = aya_binary_new_read(file, name, aya_binary_step_read);
 
     if (operation == NULL) {
         return NULL;
     }
     operation->command.number[0] = size < 0 ? -1 : size;
-    operation->command.give_up = give_up_read;
     return aya_command_begin(operation);
 }
 

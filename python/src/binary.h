@@ -6,6 +6,10 @@
 #include "file.h"
 
 PyObject *aya_binary_read(AsyncFile *file, const char *name, int64_t size); /* size < 0: all */
+/* For a command that begins with a read of number[0] bytes (-1: all): a new one, and its step as
+ * long as it reads. */
+Operation *aya_binary_new_read(AsyncFile *file, const char *name, aya_step_function step);
+aya_step aya_binary_step_read(Operation *operation);
 PyObject *aya_binary_read1(AsyncFile *file, int64_t size);                  /* -1: a buffer full */
 PyObject *aya_binary_peek(AsyncFile *file);
 PyObject *aya_binary_readline(AsyncFile *file, int64_t size);               /* size < 0: no limit */

@@ -156,6 +156,13 @@ pop(aya_core *core)
     return operation;
 }
 
+void
+aya_command_goes_on(Operation *operation)
+{
+    operation->file->core->writers += !writes(operation);
+    operation->command.cancel = AYA_COMMAND_GO_ON;
+}
+
 static void
 drop_held(PyObject *capsule)
 {

@@ -26,4 +26,7 @@ PyObject *aya_file_wrap(aya_module *module, int descriptor, PyObject *mode, bool
 PyObject *aya_file_opened(AsyncFile *file);
 PyObject *aya_file_close(AsyncFile *file, bool leaving_block);
 
+/* The Operation whose result is the file's content; whole.c. */
+PyObject *aya_whole_read(aya_module *module, PyObject *path);
+
 #endif

@@ -75,6 +75,12 @@ module_wrap(PyObject *module, PyObject *args)
     return aya_file_wrap(aya_module_state(module), descriptor, mode, owns != 0, name);
 }
 
+static PyObject *
+module_read_whole(PyObject *module, PyObject *path)
+{
+    return aya_whole_read(aya_module_state(module), path);
+}
+
 /* At the interpreter's exit: nothing that was written is lost, nothing in flight outlives it. */
 static PyObject *
 module_end(PyObject *module, PyObject *unused)
@@ -101,6 +107,9 @@ static PyMethodDef module_functions[] = {
     {"wrap", module_wrap, METH_VARARGS,
      PyDoc_STR("wrap($module, fd, mode, owns_fd, name, /)\n--\n\n"
                "A binary file over a descriptor, which stays where it is.")},
+    {"read_whole", module_read_whole, METH_O,
+     PyDoc_STR("read_whole($module, path, /)\n--\n\n"
+               "The file's content: opened, read and closed in one operation.")},
     {"_end", module_end, METH_NOARGS, NULL},
     AYA_CONFIG_METHODS,
     AYA_PYTHON_FUNCTIONS
