@@ -126,6 +126,8 @@ int aya_context_submit(aya_context *context);
 
 /* Whether something was started and not handed over. */
 bool aya_context_queued(const aya_context *context);
+/* The same of what is not the pool's. */
+bool aya_context_queued_for_backend(const aya_context *context);
 
 /* Delivers finished requests; never waits. Returns how many done() calls it made. */
 int aya_context_reap(aya_context *context);

@@ -280,6 +280,13 @@ aya_context_queued(const aya_context *context)
            || !aya_link_empty(&context->queued[AYA_QUEUE_DIRECT]);
 }
 
+bool
+aya_context_queued_for_backend(const aya_context *context)
+{
+    return context->backend->fallback != NULL
+           && !aya_link_empty(&context->queued[AYA_QUEUE_BACKEND]);
+}
+
 /* In a child of a fork the context is the parent's: the memory of its ring is shared with it,
  * and what is reaped here would be lost there. */
 static bool

@@ -18,6 +18,7 @@
 #define IDLE_NS INT64_C(2000000000)
 #define JOIN_STUCK_NS INT64_C(200000)
 #define JOIN_LATE_NS INT64_C(1000000)
+#define BUSY_NS INT64_C(2000000)
 
 /* What request->backend_data tells of a job; changed under the lock, read by its worker at any
  * time. */
@@ -102,6 +103,27 @@ wait_locked(pool *self, bool first, int64_t end)
     return !over;
 }
 
+/* As the watcher. */
+static void
+watch_locked(pool *self, bool first, int64_t end)
+{
+    self->watched = true;
+    wait_locked(self, first, end);
+    self->watched = false;
+}
+
+/* No jobs wait. While others come and go there is a watcher all the same: to wake one for each burst
+ * would cost more than the burst. False: none came for so long that the thread may end. */
+static bool
+wait_for_jobs_locked(pool *self, bool first, int64_t now)
+{
+    if (!self->watched && self->threads > 1 && now - self->taken_at < BUSY_NS) {
+        watch_locked(self, first, now + JOIN_STUCK_NS);
+        return true;
+    }
+    return wait_locked(self, first, now + IDLE_NS);
+}
+
 /* Waits for a job that this thread should take; NULL: the thread's end. `hot`: it just made a
  * call. */
 static aya_request *
@@ -118,16 +140,14 @@ next_job_locked(pool *self, bool first, bool hot)
             if (self->contexts == 0 || !in_time) {
                 return NULL;
             }
-            in_time = wait_locked(self, first, now + IDLE_NS);
+            in_time = wait_for_jobs_locked(self, first, now);
         } else if (hot || self->running == 0 || join_at_locked(self) <= now) {
             aya_request *request = aya_request_of_shared(self->jobs.next);
             aya_link_remove(&request->shared);
             self->taken_at = now;
             return request;
         } else if (!self->watched) {
-            self->watched = true;
-            wait_locked(self, first, join_at_locked(self));
-            self->watched = false;
+            watch_locked(self, first, join_at_locked(self));
         } else {
             in_time = wait_locked(self, first, now + IDLE_NS);
         }

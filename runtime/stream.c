@@ -966,12 +966,43 @@ aya_stream_truncate(aya_stream *stream, int64_t size)
 
 /* -- close ------------------------------------------------------------------------------------- */
 
+/* The drain before a close has ended. */
+static void
+drained_before_close(aya_stream *stream, int64_t result)
+{
+    stream->close_error = result;
+    stream->close_drained = true;
+    if (result < 0) {
+        /* The system has refused them; nobody can ask again. */
+        aya_gather_clear(&stream->gather, stream->release);
+        aya_gather_clear(&stream->behind, stream->release);
+        if (stream->shared != NULL) {
+            aya_shared_give_up(stream);
+        }
+    } else if (!stream->owns_handle) {
+        sync_own_position(stream);
+    }
+    aya_file_release(&stream->file);
+}
+
+/* Whether the close may be started while the last of what was accepted is still being written: it
+ * is held until that has ended, and then served by who wrote. */
+static bool
+closes_behind_write(const aya_stream *stream)
+{
+    return stream->shared == NULL && stream->owns_handle && stream->back_busy
+           && stream->gather.size == 0 && stream->file.io == stream->file.handle;
+}
+
 int64_t
 aya_stream_close(aya_stream *stream)
 {
     int64_t result;
 
     if (aya_stream_front_take(stream, FRONT_CLOSE, &result)) {
+        if (!stream->close_drained) {
+            drained_before_close(stream, aya_stream_take_back_error(stream));
+        }
         stream->file.handle = stream->file.io = AYA_NO_HANDLE;
         return stream->close_error < 0 ? stream->close_error : result;
     }
@@ -980,22 +1011,14 @@ aya_stream_close(aya_stream *stream)
     }
     if (!stream->close_drained) {
         result = aya_stream_drain(stream);
+        if (result == AYA_PENDING && closes_behind_write(stream)) {
+            aya_op_close(&stream->front.op, &stream->file);
+            return aya_stream_front_run(stream, FRONT_CLOSE);
+        }
         if (result == AYA_PENDING) {
             return result;
         }
-        stream->close_error = result;
-        stream->close_drained = true;
-        if (result < 0) {
-            /* The system has refused them; nobody can ask again. */
-            aya_gather_clear(&stream->gather, stream->release);
-            aya_gather_clear(&stream->behind, stream->release);
-            if (stream->shared != NULL) {
-                aya_shared_give_up(stream);
-            }
-        } else if (!stream->owns_handle) {
-            sync_own_position(stream);
-        }
-        aya_file_release(&stream->file);
+        drained_before_close(stream, result);
     }
     if (!stream->owns_handle) {
         return stream->close_error;

@@ -15,8 +15,10 @@
 /* Operations of one callback that never park: else ten thousand tasks with one read each all
  * would. */
 #define EXEMPT 2
-/* As many started operations are handed over at once: a whole turn's would leave the disk idle. */
+/* As many started operations are handed over at once: a whole turn's would leave the disk idle. To
+ * hand over to the pool costs more, and its threads want the processor that this one uses. */
 #define SUBMIT_AT 8
+#define SUBMIT_AT_POOL 32
 
 /* The state that this thread used last, and when that was; valid as long as no state has gone
  * since. */
@@ -217,14 +219,12 @@ static PyMethodDef readable_definition = {"_ayafileio_readable", on_readable, ME
 int
 aya_loop_started(LoopState *state, PyObject *loop)
 {
-    if (state->delivering) {
-        state->queued++;
-        return state->queued >= SUBMIT_AT ? submit(state) : 0;
-    }
-    if (++state->queued >= SUBMIT_AT) {
+    state->queued++;
+    if (state->queued >= SUBMIT_AT_POOL
+        || (state->queued >= SUBMIT_AT && aya_context_queued_for_backend(state->context))) {
         return submit(state);
     }
-    if (state->submit_scheduled) {
+    if (state->delivering || state->submit_scheduled) {
         return 0;
     }
     state->submit_scheduled = true;

@@ -473,7 +473,9 @@ open_steps(Operation *operation)
         operation->command.number[1] = 1;
     }
     if (core->appending && core->seekable) {
-        return aya_stream_seek(&core->stream, 0, SEEK_END);
+        bool known = core->stream.file.at_start;
+        return aya_stream_seek(&core->stream, known ? core->stream.file.size : 0,
+                               known ? SEEK_SET : SEEK_END);
     }
     return 0;
 }
