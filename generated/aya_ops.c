@@ -578,6 +578,29 @@ aya_op_total(const aya_op *op)
     }
 }
 
+int64_t
+aya_op_offset(const aya_op *op)
+{
+    switch (op->code) {
+    case AYA_OP_COPY_RANGE:
+        return op->args.copy_range.offset;
+    case AYA_OP_PREADV:
+        return op->args.preadv.offset;
+    case AYA_OP_PWRITEV:
+        return op->args.pwritev.offset;
+    case AYA_OP_READ_AT:
+        return op->args.read_at.offset;
+    case AYA_OP_READINTO_AT:
+        return op->args.readinto_at.offset;
+    case AYA_OP_WRITE_AT:
+        return op->args.write_at.offset;
+    case AYA_OP_WRITEV_AT:
+        return op->args.writev_at.offset;
+    default:
+        return -1;
+    }
+}
+
 size_t
 aya_op_room(const aya_op *op)
 {

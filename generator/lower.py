@@ -44,6 +44,7 @@ class LoweredOp:
     arguments: tuple[str, ...]
     values: tuple[str, ...]
     total: str  # C for the bytes asked for; "" where the operation moves none
+    offset: str  # C for where in the file it moves bytes; "" where that is nowhere of its own
     child: Op | None
     child_values: tuple[str, ...]
     errors: tuple[tuple[str, tuple[str, ...]], ...]  # kind, errno names
@@ -144,6 +145,12 @@ def total(op: Op) -> str:
     return f"(int64_t)op->args.{op.name}.{param.name}_len"
 
 
+def offset(op: Op) -> str:
+    """Of an operation that moves bytes: where it begins."""
+    names = [p.name for p in op.params if p.type == "offset"]
+    return f"op->args.{op.name}.{names[0]}" if total(op) and names else ""
+
+
 def child_values(child: Op | None) -> tuple[str, ...]:
     """Arguments of the constructor that makes a group's part from its span."""
     if child is None:
@@ -181,6 +188,7 @@ def lower_op(op: Op, ops: dict[str, Op], unsupported: bool) -> LoweredOp:
         arguments=("aya_op *op", *first, *members, *result_arguments(op)),
         values=initialisers(op, members),
         total=total(op),
+        offset=offset(op),
         child=ops.get(op.rules.each),
         child_values=child_values(ops.get(op.rules.each)),
         errors=errors(op, unsupported),

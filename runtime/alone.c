@@ -161,17 +161,17 @@ run(void *argument)
     if (found) {
         result = open_locked(self);
     }
-    if (self->request != NULL) {
-        self->request->backend_data = NULL;
-        aya_request_post(self->request, result);
-    } else if (result >= 0) {
-        close((int)result);
-    }
     if (found) {
         aya_link_remove(&self->link);
         if (self->named >= 0) {
             close(self->named);
         }
+    }
+    if (self->request != NULL) {
+        self->request->backend_data = NULL;
+        aya_request_post(self->request, result);
+    } else if (result >= 0) {
+        close((int)result);
     }
     if (self->other_end >= 0) {
         close(self->other_end);

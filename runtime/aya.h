@@ -35,6 +35,15 @@ typedef struct aya_link {
     struct aya_link *next, *prev;
 } aya_link;
 
+/* How a file is read; habit.c. */
+typedef struct aya_habit {
+    uint8_t streak;           /* what `skip` was set to last; 0: the last read was cached */
+    uint8_t skip;             /* reads that are not to be tried inline */
+    uint8_t jumps;
+    bool random;              /* the system was told so */
+    int64_t next;             /* where a read would go on; -1: nowhere */
+} aya_habit;
+
 /* An open file. The caller owns it and keeps it while requests use it. */
 struct aya_file {
     aya_handle handle;        /* the descriptor that callers know */
@@ -50,6 +59,7 @@ struct aya_file {
     uint64_t bound;           /* the backend's: which of its states `io` is bound to; 0: none */
     uint32_t block_size;      /* st_blksize */
     int64_t size, opened_ns;  /* st_size when it was opened, and when that was; 0: not known */
+    aya_habit habit;
     uint8_t lock;             /* guards what follows; aya_spin */
     bool fenced;              /* a fence is in flight */
     unsigned in_flight;       /* started, not held and not done */

@@ -117,6 +117,12 @@ aya_posix_is_direct(int fd, int flags)
     return false;
 }
 
+void
+aya_file_reads_randomly(const aya_file *file, bool random)
+{
+    fcntl(file->io, F_RDAHEAD, random ? 0 : 1);
+}
+
 /* -- other descriptors of a file --------------------------------------------------------------- */
 
 int

@@ -9,6 +9,10 @@
 #define WINDOW 128
 /* The longest stretch of inline parts: half of what a turn of a loop may take. */
 #define INLINE_MOST_NS 250000
+/* Of a group whose parts are cached so far as many are in flight, and with each that ends so many
+ * are tried inline: a third of a turn in all. */
+#define WINDOW_CACHED 32
+#define INLINE_BETWEEN 8
 
 typedef struct group group;
 
@@ -23,6 +27,7 @@ struct group {
     aya_request *request;
     size_t next, size;   /* the next part to start, and how many there are */
     size_t slots;        /* length of parts[] */
+    size_t opened;       /* how many of them are used */
     size_t active;       /* parts in flight */
     bool stopped;        /* a part failed or the group was cancelled: no further part is started */
     part parts[];
@@ -97,17 +102,61 @@ end_group(aya_context *context, group *whole)
 
 static void part_done(aya_request *request);
 
-/* Starts the next part in a free slot. */
+/* Makes the next part in a free slot. */
 static void
-start_part(aya_context *context, group *whole, part *self)
+make_part(group *whole, part *self)
 {
     self->index = whole->next++;
     self->request = (aya_request){.done = part_done};
     self->request.grow = whole->request->grow == NULL ? NULL : grow_part;
     aya_group_child(&whole->request->op, self->index, &self->request.op);
+}
+
+static void
+start_part(aya_context *context, group *whole, part *self)
+{
+    make_part(whole, self);
     self->active = true;
     whole->active++;
     aya_start(context, &self->request);
+}
+
+static void
+part_ended(group *whole, part *self)
+{
+    aya_group_span(&whole->request->op, self->index)->result = self->request.op.result;
+    if (self->request.op.result < 0) {
+        whole->stopped = true;
+    }
+}
+
+static void
+open_slot(aya_context *context, group *whole)
+{
+    if (!whole->stopped && whole->next < whole->size && whole->opened < whole->slots) {
+        start_part(context, whole, &whole->parts[whole->opened++]);
+    }
+}
+
+/* The next parts in a free slot: some inline, as long as they are, and one that is started. What a
+ * group does inline at once is bounded, but the rest may well be cached as well. */
+static void
+go_on(aya_context *context, group *whole, part *self)
+{
+    for (int i = 0; i < INLINE_BETWEEN && !whole->stopped && whole->next < whole->size; i++) {
+        make_part(whole, self);
+        if (!aya_try(context, &self->request)) {
+            self->active = true;
+            whole->active++;
+            aya_start(context, &self->request);
+            open_slot(context, whole);
+            return;
+        }
+        part_ended(whole, self);
+    }
+    if (!whole->stopped && whole->next < whole->size) {
+        start_part(context, whole, self);
+    }
 }
 
 static void
@@ -117,15 +166,11 @@ part_done(aya_request *request)
     group *whole = self->group;
     aya_context *context = request->context;
 
-    aya_group_span(&whole->request->op, self->index)->result = request->op.result;
+    part_ended(whole, self);
     self->active = false;
     whole->active--;
-    if (request->op.result < 0) {
-        whole->stopped = true;
-    }
-    if (!whole->stopped && whole->next < whole->size) {
-        start_part(context, whole, self);
-    } else if (whole->active == 0) {
+    go_on(context, whole, self);
+    if (whole->active == 0) {
         end_group(context, whole);
     }
 }
@@ -148,7 +193,10 @@ aya_group_start(aya_context *context, aya_request *request)
     request->backend_data = whole;
     for (size_t i = 0; i < slots; i++) {
         whole->parts[i].group = whole;
-        start_part(context, whole, &whole->parts[i]);
+    }
+    bool cached = done > 0 && request->op.file != NULL && !aya_habit_is_cold(request->op.file);
+    for (size_t i = 0; i < slots && !(cached && i >= WINDOW_CACHED); i++) {
+        open_slot(context, whole);
     }
     if (slots == 0) {
         end_group(context, whole);

@@ -267,6 +267,40 @@ void aya_mount_learn(aya_handle handle);
 /* The filesystem of `id` refused NOWAIT. */
 void aya_mount_refuses_nowait(uint64_t id);
 
+/* -- habit.c: what reads are like -------------------------------------------------------------- */
+
+/* Whether an inline attempt is not worth its call. */
+static inline bool
+aya_habit_skips(aya_file *file)
+{
+    uint8_t skip = __atomic_load_n(&file->habit.skip, __ATOMIC_RELAXED);
+
+    if (skip > 0) {
+        __atomic_store_n(&file->habit.skip, (uint8_t)(skip - 1), __ATOMIC_RELAXED);
+    }
+    return skip > 0;
+}
+
+/* An inline attempt has ended: the page cache had it, or had nothing of it. */
+static inline void
+aya_habit_hit(aya_file *file)
+{
+    if (__atomic_load_n(&file->habit.streak, __ATOMIC_RELAXED) > 0) {
+        __atomic_store_n(&file->habit.streak, 0, __ATOMIC_RELAXED);
+    }
+}
+void aya_habit_missed(aya_file *file);
+/* Whether the last attempt found nothing. */
+static inline bool
+aya_habit_is_cold(aya_file *file)
+{
+    return __atomic_load_n(&file->habit.streak, __ATOMIC_RELAXED) > 0;
+}
+/* A read of `size` bytes (-1: all) at `offset` is started that is not inline. */
+void aya_habit_read(aya_file *file, int64_t offset, int64_t size);
+/* Whether to read ahead of what is read; the platform's. */
+void aya_file_reads_randomly(const aya_file *file, bool random);
+
 /* -- the platform's: posix.c with linux.c or darwin.c; win32_wait.c ---------------------------- */
 
 int aya_wake_open(aya_wake *wake); /* 0 or -errno; then *wake holds nothing */

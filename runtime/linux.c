@@ -178,6 +178,12 @@ aya_posix_is_direct(int fd, int flags)
     return (flags & O_DIRECT) != 0;
 }
 
+void
+aya_file_reads_randomly(const aya_file *file, bool random)
+{
+    posix_fadvise(file->io, 0, 0, random ? POSIX_FADV_RANDOM : POSIX_FADV_NORMAL);
+}
+
 /* -- other descriptors of a file --------------------------------------------------------------- */
 
 int

@@ -95,6 +95,27 @@ try_row(aya_context *context, aya_request *request, bool plain)
     }
 }
 
+static bool
+try_nowait(aya_context *context, aya_request *request, aya_file *file)
+{
+    int64_t done = request->op.done;
+
+    if (file->inline_read == AYA_INLINE_PLAIN || file->kind != AYA_FILE_REGULAR) {
+        return try_row(context, request, file->inline_read == AYA_INLINE_PLAIN);
+    }
+    if (aya_habit_skips(file)) {
+        return false;
+    }
+    if (try_row(context, request, false)) {
+        aya_habit_hit(file);
+        return true;
+    }
+    if (request->op.done == done) {
+        aya_habit_missed(file);
+    }
+    return false;
+}
+
 bool
 aya_try(aya_context *context, aya_request *request)
 {
@@ -113,7 +134,7 @@ aya_try(aya_context *context, aya_request *request)
         if (file->inline_read == AYA_INLINE_NEVER || aya_op_room(op) > AYA_INLINE_MOST) {
             return false;
         }
-        return try_row(context, request, file->inline_read == AYA_INLINE_PLAIN);
+        return try_nowait(context, request, file);
     case AYA_PROBE_READY:
         return file->kind == AYA_FILE_POLLABLE && try_row(context, request, false);
     case AYA_PROBE_LOCAL:
@@ -231,6 +252,18 @@ take_turn(aya_request *request, bool fence)
     return free;
 }
 
+static void
+note_habit(const aya_request *request)
+{
+    const aya_op *op = &request->op;
+    int64_t offset = aya_op_offset(op);
+
+    if (offset >= 0 && aya_op_infos[op->code].gives && op->file->kind == AYA_FILE_REGULAR
+        && op->file->local && !op->file->direct) {
+        aya_habit_read(op->file, offset, aya_op_total(op));
+    }
+}
+
 void
 aya_start(aya_context *context, aya_request *request)
 {
@@ -257,6 +290,7 @@ aya_start(aya_context *context, aya_request *request)
         if (info->changes) {
             request->op.file->written = true;
         }
+        note_habit(request);
         if (!take_turn(request, info->fence)) {
             move(context, request, AYA_STATE_HELD, &context->held);
             return;

@@ -84,6 +84,14 @@ aya_file_init_opened(aya_file *file, aya_handle handle, bool append)
     return aya_file_init(file, handle);
 }
 
+/* Whether the system reads ahead is decided when a file is opened. */
+void
+aya_file_reads_randomly(const aya_file *file, bool random)
+{
+    (void)file;
+    (void)random;
+}
+
 bool
 aya_file_known(aya_handle handle)
 {

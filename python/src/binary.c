@@ -8,6 +8,9 @@
 
 /* The largest result that is made room for before anything was read. */
 #define GUESS_MOST ((int64_t)16 << 20)
+/* A larger result gets no more room than the file seems to have: memory of such a size that is given
+ * back unused is given back to the system. */
+#define TRUST_MOST ((int64_t)256 << 10)
 #define GUESS_LEAST 4096
 
 static aya_stream *
@@ -94,8 +97,8 @@ first_room(Operation *operation)
 {
     int64_t wanted = operation->command.number[0], guess = GUESS_LEAST, size;
 
-    if (wanted >= 0 && wanted <= GUESS_MOST) {
-        return wanted;
+    if (wanted >= 0 && (wanted <= TRUST_MOST || stream_of(operation)->shared != NULL)) {
+        return wanted < GUESS_MOST ? wanted : GUESS_MOST;
     }
     size = aya_file_size_hint(&stream_of(operation)->file) - stream_of(operation)->position;
     if (size >= guess) {

@@ -510,6 +510,50 @@ test_unwanted_handle(void)
     aya_context_destroy(context);
 }
 
+/* -- habits ------------------------------------------------------------------------------------ */
+
+static unsigned
+count_skips(aya_file *file)
+{
+    unsigned count = 0;
+
+    while (aya_habit_skips(file)) {
+        count++;
+    }
+    return count;
+}
+
+/* How many reads are not tried inline after one that missed, and what is taken for random. */
+static void
+test_habits(void)
+{
+    static const unsigned skips[] = {1, 2, 4, 8, 16, 16};
+    aya_file file;
+    int reads = 0, fd = open_scratch(&file);
+
+    CHECK(!aya_habit_skips(&file));
+    for (size_t i = 0; i < sizeof(skips) / sizeof(skips[0]); i++) {
+        aya_habit_missed(&file);
+        CHECK(aya_habit_is_cold(&file));
+        CHECK_EQUAL(count_skips(&file), skips[i]);
+    }
+    aya_habit_hit(&file);
+    CHECK(!aya_habit_is_cold(&file));
+    for (int64_t at = 0; at < 64 * BLOCK; at += BLOCK) {
+        aya_habit_read(&file, at, BLOCK);
+        CHECK(!file.habit.random);
+    }
+    while (!file.habit.random && reads < 100) {
+        aya_habit_read(&file, (reads++ & 1) * 100 * BLOCK, BLOCK);
+    }
+    CHECK_EQUAL(reads, 16);
+    for (reads = 0; file.habit.random && reads < 100; reads++) {
+        aya_habit_read(&file, (1000 + reads) * BLOCK, BLOCK);
+    }
+    CHECK(reads > 2 && reads < 10);
+    CHECK_EQUAL(close(fd), 0);
+}
+
 int
 main(void)
 {
@@ -520,6 +564,7 @@ main(void)
         {"requests that never end", test_requests_that_never_end},
         {"fences across contexts", test_fence_across_contexts},
         {"an unwanted handle", test_unwanted_handle},
+        {"habits", test_habits},
     };
     char *only_once[] = {"", "threads"};
 

@@ -127,6 +127,19 @@ aya_op_total(const aya_op *op)
     }
 }
 
+int64_t
+aya_op_offset(const aya_op *op)
+{
+    switch (op->code) {
+    case AYA_OP_GET:
+        return op->args.get.offset;
+    case AYA_OP_PUT:
+        return op->args.put.offset;
+    default:
+        return -1;
+    }
+}
+
 size_t
 aya_op_room(const aya_op *op)
 {

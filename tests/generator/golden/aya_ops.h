@@ -130,6 +130,9 @@ aya_errno_kind aya_op_error_kind(uint8_t code, int error);
 /* Bytes that the operation was asked to move; -1: to the end of the file, 0: it moves none. */
 int64_t aya_op_total(const aya_op *op);
 
+/* Where in the file it was asked to begin; -1 where it moves none or has no offset. */
+int64_t aya_op_offset(const aya_op *op);
+
 /* Bytes that its next transfer can move. */
 size_t aya_op_room(const aya_op *op);
 
