@@ -15,19 +15,14 @@
 typedef void *aya_handle; /* a HANDLE */
 #define AYA_NO_HANDLE ((aya_handle)(intptr_t)-1)
 typedef wchar_t aya_path_char;
-#else
-typedef int aya_handle; /* a descriptor */
-#define AYA_NO_HANDLE (-1)
-typedef char aya_path_char;
-#endif
-
-/* Numbers of a seek beside SEEK_SET, SEEK_CUR and SEEK_END; those that no lseek() takes where the
- * system has none. */
-#if defined(_WIN32)
+/* Numbers of a seek beside SEEK_SET, SEEK_CUR and SEEK_END that no lseek() takes: there are none. */
 #define AYA_SEEK_DATA (-1)
 #define AYA_SEEK_HOLE (-2)
 #else
 #include <unistd.h>
+typedef int aya_handle; /* a descriptor */
+#define AYA_NO_HANDLE (-1)
+typedef char aya_path_char;
 #define AYA_SEEK_DATA SEEK_DATA
 #define AYA_SEEK_HOLE SEEK_HOLE
 #endif

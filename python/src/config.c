@@ -6,12 +6,9 @@
 #include "config.h"
 #include "../../runtime/buffers.h"
 #include "loop.h"
+#include "system.h"
 
 #include <string.h>
-
-#ifndef _WIN32
-#include <sys/utsname.h>
-#endif
 
 static const aya_option *
 find_option(PyObject *name)
@@ -298,25 +295,6 @@ static const struct {
     {"threads", "a pool of C threads that make blocking calls", false},
 };
 
-static PyObject *
-os_version(void)
-{
-#ifdef _WIN32
-    PyObject *platform = PyImport_ImportModule("platform");
-    PyObject *version =
-        platform == NULL ? NULL : PyObject_CallMethod(platform, "version", NULL);
-    Py_XDECREF(platform);
-    return version;
-#else
-    struct utsname names;
-
-    if (uname(&names) < 0) {
-        return PyErr_SetFromErrno(PyExc_OSError);
-    }
-    return PyUnicode_FromFormat("%s %s", names.sysname, names.release);
-#endif
-}
-
 static bool
 is_built(const char *name)
 {
@@ -379,13 +357,6 @@ aya_backend_info(PyObject *module, PyObject *Py_UNUSED(unused))
     const char *description = "";
     bool truly_async = false;
     int error;
-#if defined(__linux__)
-    const char *platform = "linux";
-#elif defined(_WIN32)
-    const char *platform = "windows";
-#else
-    const char *platform = "macos";
-#endif
 
     const char *used = try_config(&config, &error);
     if (used == NULL) {
@@ -398,14 +369,14 @@ aya_backend_info(PyObject *module, PyObject *Py_UNUSED(unused))
             truly_async = known_backends[i].truly_async;
         }
     }
-    PyObject *version = os_version();
+    PyObject *version = aya_system_version();
     PyObject *unused = version == NULL ? NULL : unused_backends(&config, used);
     if (unused == NULL) {
         Py_XDECREF(version);
         return NULL;
     }
-    return Py_BuildValue("{ss,ss,sN,ss,sO,sN}", "platform", platform, "backend", used, "os_version",
-                         version, "description", description, "is_truly_async",
+    return Py_BuildValue("{ss,ss,sN,ss,sO,sN}", "platform", aya_system_name(), "backend", used,
+                         "os_version", version, "description", description, "is_truly_async",
                          truly_async ? Py_True : Py_False, "unused", unused);
 }
 

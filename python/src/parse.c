@@ -6,6 +6,7 @@
  */
 #include "core.h"
 #include "module.h"
+#include "system.h"
 
 static void
 refuse_positional(const aya_signature *signature, Py_ssize_t given)
@@ -352,37 +353,19 @@ note_path(Operation *operation, PyObject *value)
     Py_XSETREF(*place, Py_NewRef(value));
 }
 
-#ifdef _WIN32
 int
 aya_take_path(Operation *operation, PyObject *value, const char *Py_UNUSED(name),
               const aya_path_char **out)
 {
-    PyObject *text;
+    PyObject *path = aya_system_path(value);
 
-    if (!PyUnicode_FSDecoder(value, &text)) {
-        return -1;
-    }
-    wchar_t *path = PyUnicode_AsWideCharString(text, NULL);
-    Py_DECREF(text);
-    note_path(operation, value);
-    *out = path;
-    return path == NULL ? -1 : hold_memory(operation, path);
-}
-#else
-int
-aya_take_path(Operation *operation, PyObject *value, const char *Py_UNUSED(name),
-              const aya_path_char **out)
-{
-    PyObject *encoded;
-
-    if (!PyUnicode_FSConverter(value, &encoded)) {
+    if (path == NULL) {
         return -1;
     }
     note_path(operation, value);
-    *out = PyBytes_AS_STRING(encoded);
-    return aya_operation_hold(operation, encoded);
+    *out = (const aya_path_char *)(void *)PyBytes_AS_STRING(path);
+    return aya_operation_hold(operation, path);
 }
-#endif
 
 static void
 release_handle(PyObject *capsule)

@@ -7,6 +7,13 @@
 
 #include "file.h"
 
+/* What get_backend_info() calls the system, and its version: a new reference, or NULL with an
+ * exception. */
+const char *aya_system_name(void);
+PyObject *aya_system_version(void);
+/* What ends a line of a text file instead of "\n"; NULL where nothing does. */
+const char *aya_system_newline(void);
+
 /* A path as the system takes it, in a bytes object with its end; NULL with an exception. */
 PyObject *aya_system_path(PyObject *path);
 

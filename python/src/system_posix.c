@@ -3,7 +3,34 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <string.h>
+#include <sys/utsname.h>
 #include <unistd.h>
+
+const char *
+aya_system_name(void)
+{
+    struct utsname names;
+
+    return uname(&names) == 0 && strcmp(names.sysname, "Darwin") == 0 ? "macos" : "linux";
+}
+
+PyObject *
+aya_system_version(void)
+{
+    struct utsname names;
+
+    if (uname(&names) < 0) {
+        return PyErr_SetFromErrno(PyExc_OSError);
+    }
+    return PyUnicode_FromFormat("%s %s", names.sysname, names.release);
+}
+
+const char *
+aya_system_newline(void)
+{
+    return NULL;
+}
 
 PyObject *
 aya_system_path(PyObject *path)

@@ -13,6 +13,29 @@
 #define WIN32_LEAN_AND_MEAN
 #include <windows.h>
 
+const char *
+aya_system_name(void)
+{
+    return "windows";
+}
+
+PyObject *
+aya_system_version(void)
+{
+    PyObject *platform = PyImport_ImportModule("platform");
+    PyObject *version =
+        platform == NULL ? NULL : PyObject_CallMethod(platform, "version", NULL);
+
+    Py_XDECREF(platform);
+    return version;
+}
+
+const char *
+aya_system_newline(void)
+{
+    return "\r\n";
+}
+
 PyObject *
 aya_system_path(PyObject *path)
 {

@@ -257,15 +257,13 @@ set_newline(aya_text *text, PyObject *newline)
 static int
 set_written_newline(aya_text *text)
 {
-#ifdef _WIN32
-    if (text->newline == NULL) {
-        Py_XSETREF(text->written_newline, PyUnicode_FromString("\r\n"));
-        return text->written_newline == NULL ? -1 : 0;
+    const char *newline = aya_system_newline();
+
+    if (text->newline != NULL || newline == NULL) {
+        return 0;
     }
-#else
-    (void)text;
-#endif
-    return 0;
+    Py_XSETREF(text->written_newline, PyUnicode_FromString(newline));
+    return text->written_newline == NULL ? -1 : 0;
 }
 
 /* -- open -------------------------------------------------------------------------------------- */
