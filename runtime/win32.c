@@ -299,6 +299,15 @@ move_position(HANDLE file, int64_t before, int64_t moved)
     return moved;
 }
 
+/* Behind what was appended, which the system wrote wherever the file ended. */
+static void
+move_to_end(HANDLE file)
+{
+    LARGE_INTEGER zero = {.QuadPart = 0};
+
+    SetFilePointerEx(file, zero, NULL, FILE_END);
+}
+
 static _Thread_local bool may_wait;
 
 void
@@ -329,11 +338,15 @@ aya_win32_read(HANDLE file, void *buf, size_t size)
 int64_t
 aya_win32_write(HANDLE file, const void *data, size_t size)
 {
-    int64_t position = position_of(file);
+    int64_t position = position_of(file), moved;
 
     if (position >= 0) {
-        return move_position(file, position,
-                             wait_for(start_write, file, (void *)data, size, position));
+        moved = wait_for(start_write, file, (void *)data, size, position);
+        if (moved > 0 && aya_win32_appends(file)) {
+            move_to_end(file);
+            return moved;
+        }
+        return move_position(file, position, moved);
     }
     return may_wait ? wait_for(start_write, file, (void *)data, size, 0) : AYA_RESULT_ALONE;
 }
