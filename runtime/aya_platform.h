@@ -37,7 +37,7 @@ typedef struct statx aya_stat_raw;
 #elif defined(_WIN32)
 typedef struct aya_stat_raw {
     uint64_t size, inode, links, created, accessed, written, changed; /* FILETIME */
-    uint32_t attributes, volume, type;                            /* type: of GetFileType() */
+    uint32_t attributes, volume, reparse_tag, type; /* type: of GetFileType() */
 } aya_stat_raw;
 #else
 #include <sys/stat.h>
@@ -49,6 +49,7 @@ typedef struct aya_stat {
     uint64_t inode, device, links, size, blocks, rdevice;
     uint32_t mode, owner, group, block_size;
     int64_t accessed_ns, modified_ns, changed_ns;
+    int64_t born_ns;  /* 0 where the system was not asked */
 } aya_stat;
 
 void aya_stat_decode(const aya_stat_raw *raw, aya_stat *out);

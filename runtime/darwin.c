@@ -86,6 +86,7 @@ aya_stat_decode(const aya_stat_raw *raw, aya_stat *out)
         .accessed_ns = nanoseconds(&raw->st_atimespec),
         .modified_ns = nanoseconds(&raw->st_mtimespec),
         .changed_ns = nanoseconds(&raw->st_ctimespec),
+        .born_ns = nanoseconds(&raw->st_birthtimespec),
     };
 }
 

@@ -370,6 +370,7 @@ aya_win32_stat(HANDLE file, aya_stat_raw *stat)
 {
     BY_HANDLE_FILE_INFORMATION facts;
     FILE_BASIC_INFO basic;
+    FILE_ATTRIBUTE_TAG_INFO tag;
     DWORD ready;
 
     memset(stat, 0, sizeof(*stat));
@@ -398,6 +399,10 @@ aya_win32_stat(HANDLE file, aya_stat_raw *stat)
     if (GetFileInformationByHandleEx(file, FileBasicInfo, &basic, sizeof(basic))
         && basic.ChangeTime.QuadPart != 0) {
         stat->changed = (uint64_t)basic.ChangeTime.QuadPart;
+    }
+    if ((stat->attributes & FILE_ATTRIBUTE_REPARSE_POINT)
+        && GetFileInformationByHandleEx(file, FileAttributeTagInfo, &tag, sizeof(tag))) {
+        stat->reparse_tag = tag.ReparseTag;
     }
     return 0;
 }

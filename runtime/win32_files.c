@@ -20,8 +20,10 @@ void
 aya_stat_decode(const aya_stat_raw *raw, aya_stat *out)
 {
     bool directory = (raw->attributes & FILE_ATTRIBUTE_DIRECTORY) != 0;
+    bool link = raw->reparse_tag == IO_REPARSE_TAG_SYMLINK;
     uint32_t kind = raw->type == FILE_TYPE_PIPE   ? 0010000
                     : raw->type == FILE_TYPE_CHAR ? 0020000
+                    : link                        ? 0120000
                     : directory                   ? 0040111
                                                   : 0100000;
     bool disk = raw->type == FILE_TYPE_DISK;
@@ -36,6 +38,7 @@ aya_stat_decode(const aya_stat_raw *raw, aya_stat *out)
         .accessed_ns = disk ? nanoseconds(raw->accessed) : 0,
         .modified_ns = disk ? nanoseconds(raw->written) : 0,
         .changed_ns = disk ? nanoseconds(raw->changed) : 0,
+        .born_ns = disk ? nanoseconds(raw->created) : 0,
     };
 }
 

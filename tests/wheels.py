@@ -289,7 +289,9 @@ def build_windows(work: pathlib.Path, out: pathlib.Path, own: pathlib.Path) -> N
         "-Dpython=false", "-Dbuildtype=release", folder=folder)
     run("meson", "compile", "-C", folder / "build", folder=folder)
     (archive,) = (folder / "build").rglob("libaya.a")
-    sources = [ROOT / "generated/aya_python_ops.c", *sorted((ROOT / "python/src").glob("*.c"))]
+    sources = [ROOT / "generated/aya_python_ops.c", *sorted(
+        path for path in (ROOT / "python/src").glob("*.c")
+        if not path.name.startswith("system_") or path.name == "system_win32.c")]
     package = folder / "ayafileio"
     package.mkdir()
     run(MINGW, "-std=c11", "-O2", "-DNDEBUG", "-fvisibility=hidden", "-Wall", "-Wextra", "-Werror",
@@ -297,7 +299,7 @@ def build_windows(work: pathlib.Path, out: pathlib.Path, own: pathlib.Path) -> N
         "-isystem", python / "include", f"-I{ROOT / 'runtime'}", f"-I{ROOT / 'generated'}",
         f"-I{ROOT / 'python/src'}", "-shared", "-static", "-s", "-o",
         package / f"_ayafileio.cp{version}-win_amd64.pyd",
-        *(path for path in sources if path.name != "system_posix.c"), archive, library, "-lpthread",
+        *sources, archive, library, "-lpthread",
         "-lntdll", folder=folder)
     for name in PACKAGE:
         (package / name).write_bytes((ROOT / "python/ayafileio" / name).read_bytes())

@@ -200,38 +200,38 @@ prepare(Operation *operation)
 
 /* -- outcome ----------------------------------------------------------------------------------- */
 
-static PyObject *
-seconds(int64_t ns)
-{
-    return PyFloat_FromDouble((double)ns / 1e9);
-}
-
 static int64_t
 whole_seconds(int64_t ns)
 {
     return ns >= 0 ? ns / 1000000000 : -((999999999 - ns) / 1000000000);
 }
 
-static PyObject *
-stat_value(aya_module *module, const aya_stat_raw *raw)
+/* Rounded as os.stat() does, so that the two compare equal. */
+double
+aya_stat_seconds(int64_t ns)
 {
-    aya_stat known;
+    int64_t whole = whole_seconds(ns);
 
-    aya_stat_decode(raw, &known);
-    PyObject *fields = Py_BuildValue(
-        "(IKKKIIKLLLNNNLLLIKK)", known.mode, (unsigned long long)known.inode,
-        (unsigned long long)known.device, (unsigned long long)known.links, known.owner, known.group,
-        (unsigned long long)known.size, (long long)whole_seconds(known.accessed_ns),
-        (long long)whole_seconds(known.modified_ns), (long long)whole_seconds(known.changed_ns),
-        seconds(known.accessed_ns), seconds(known.modified_ns), seconds(known.changed_ns),
-        (long long)known.accessed_ns, (long long)known.modified_ns, (long long)known.changed_ns,
-        known.block_size, (unsigned long long)known.blocks, (unsigned long long)known.rdevice);
-    if (fields == NULL) {
-        return NULL;
-    }
-    PyObject *value = PyObject_CallOneArg(module->stat_result, fields);
-    Py_DECREF(fields);
-    return value;
+    return (double)whole + 1e-9 * (double)(ns - whole * 1000000000);
+}
+
+static PyObject *
+seconds(int64_t ns)
+{
+    return PyFloat_FromDouble(aya_stat_seconds(ns));
+}
+
+PyObject *
+aya_stat_fields(const aya_stat *known)
+{
+    return Py_BuildValue(
+        "(IKKKIIKLLLNNNLLLIKK)", known->mode, (unsigned long long)known->inode,
+        (unsigned long long)known->device, (unsigned long long)known->links, known->owner,
+        known->group, (unsigned long long)known->size, (long long)whole_seconds(known->accessed_ns),
+        (long long)whole_seconds(known->modified_ns), (long long)whole_seconds(known->changed_ns),
+        seconds(known->accessed_ns), seconds(known->modified_ns), seconds(known->changed_ns),
+        (long long)known->accessed_ns, (long long)known->modified_ns, (long long)known->changed_ns,
+        known->block_size, (unsigned long long)known->blocks, (unsigned long long)known->rdevice);
 }
 
 static PyObject *
@@ -338,7 +338,8 @@ take_value(Operation *operation)
         return list_value(op, buffer);
     case AYA_RESULT_STAT: {
         PyObject *value =
-            stat_value(operation->module, (aya_stat_raw *)PyBytes_AS_STRING(buffer));
+            aya_system_stat(operation->module->stat_result,
+                            (aya_stat_raw *)PyBytes_AS_STRING(buffer));
         Py_DECREF(buffer);
         return value;
     }

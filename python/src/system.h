@@ -14,6 +14,14 @@ PyObject *aya_system_version(void);
 /* What ends a line of a text file instead of "\n"; NULL where nothing does. */
 const char *aya_system_newline(void);
 
+/* A new os.stat_result, which is `type`; NULL with an exception. */
+PyObject *aya_system_stat(PyObject *type, const aya_stat_raw *raw);
+/* Its fields for that function, in a tuple: the sixteen that all systems have, and three of POSIX;
+ * requests.c. */
+#define AYA_STAT_COMMON 16
+PyObject *aya_stat_fields(const aya_stat *known);
+double aya_stat_seconds(int64_t ns);
+
 /* A path as the system takes it, in a bytes object with its end; NULL with an exception. */
 PyObject *aya_system_path(PyObject *path);
 

@@ -30,6 +30,24 @@ aya_system_version(void)
     return version;
 }
 
+PyObject *
+aya_system_stat(PyObject *type, const aya_stat_raw *raw)
+{
+    aya_stat known;
+
+    aya_stat_decode(raw, &known);
+    known.changed_ns = known.born_ns; /* as os.stat() has it */
+    PyObject *all = aya_stat_fields(&known);
+    PyObject *fields = all == NULL ? NULL : PyTuple_GetSlice(all, 0, AYA_STAT_COMMON);
+    Py_XDECREF(all);
+    return fields == NULL
+               ? NULL
+               : PyObject_CallFunction(type, "N{sdsLsIsI}", fields, "st_birthtime",
+                                       aya_stat_seconds(known.born_ns), "st_birthtime_ns",
+                                       (long long)known.born_ns, "st_file_attributes",
+                                       raw->attributes, "st_reparse_tag", raw->reparse_tag);
+}
+
 const char *
 aya_system_newline(void)
 {

@@ -125,13 +125,15 @@ def site(build: Path, windows_python: Path) -> Path:
     """The package, with an extension for that Python."""
     package = FOLDER / "site/ayafileio"
     package.mkdir(parents=True, exist_ok=True)
-    sources = sorted(ROOT.glob("python/src/*.c")) + [ROOT / "generated/aya_python_ops.c"]
+    sources = [ROOT / "generated/aya_python_ops.c", *sorted(
+        path for path in ROOT.glob("python/src/*.c")
+        if not path.stem.startswith("system_") or path.stem == "system_win32")]
     run(COMPILER, "-shared", "-static", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror",
         "-fvisibility=hidden", "-DAYA_WITH_IOCP", "-D__USE_MINGW_ANSI_STDIO=1",
         "-isystem", str(windows_python / "include"), "-I", str(ROOT / "runtime"),
         "-I", str(ROOT / "generated"), "-I", str(ROOT / "python/src"),
         "-o", str(package / "_ayafileio.cp313-win_amd64.pyd"),
-        *(str(path) for path in sources if path.stem != "system_posix"),
+        *(str(path) for path in sources),
         str(build / "runtime/libaya.a"), str(windows_python / "libs/python313.lib"),
         "-lpthread", "-lntdll")
     for path in ROOT.glob("python/ayafileio/*.py"):
