@@ -4,11 +4,12 @@
  */
 #include "aya.h"
 
+#include <locale.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { READERS = 4, PIECE = 64 * 1024 };
+enum { READERS = 4, PIECE = 64 * 1024, LONGEST_PATH = 4096 };
 
 typedef struct reader {
     aya_request request; /* first: done() gets from it to the reader */
@@ -82,17 +83,37 @@ finish(aya_context *context, aya_request *request)
     return request->op.result;
 }
 
-static int64_t
-count_file(aya_context *context, const char *path)
+/* The path as the system takes it: of wide characters on Windows. */
+static bool
+take_path(const char *given, aya_path_char path[LONGEST_PATH])
 {
+    size_t length = strlen(given);
+
+    if (length >= LONGEST_PATH) {
+        return false;
+    }
+    if (sizeof(path[0]) == sizeof(wchar_t)) {
+        return mbstowcs((wchar_t *)(void *)path, given, length + 1) != (size_t)-1;
+    }
+    memcpy(path, given, length + 1);
+    return true;
+}
+
+static int64_t
+count_file(aya_context *context, const char *given)
+{
+    static aya_path_char path[LONGEST_PATH];
     static reader readers[READERS];
     aya_request request = {0};
+    if (!take_path(given, path)) {
+        return -EINVAL;
+    }
     aya_op_open(&request.op, path, AYA_OPEN_READ, false, false, false, false, 0);
     int64_t result = finish(context, &request);
     if (result < 0) {
         return result;
     }
-    result = aya_file_init(&total.file, (aya_handle)result);
+    result = aya_file_init(&total.file, (aya_handle)(intptr_t)result);
     if (result < 0) {
         return result;
     }
@@ -116,6 +137,7 @@ main(int argc, char **argv)
         fprintf(stderr, "usage: example FILE\n");
         return 2;
     }
+    setlocale(LC_CTYPE, ""); /* what the path is encoded in */
     aya_context *context;
     int64_t result = aya_context_create(&aya_config_defaults, &context);
     if (result < 0) {

@@ -49,7 +49,7 @@ def test_compiles_and_links(cpu: str, tmp_path: Path) -> None:
         "-Dpython=false", "-Doptimization=plain")
     run("meson", "compile", "-C", str(build))
     programs = sorted(build.glob("tests/**/*.exe"))
-    assert len(programs) == 3
+    assert len(programs) == 4
     for path in programs:
         content = path.read_bytes()
         header = int.from_bytes(content[0x3c:0x40], "little")
