@@ -6,6 +6,7 @@
 #include "posix.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* What is read and written stays in the processor's cache. */
@@ -29,12 +30,30 @@ write_whole(int target, const char *data, size_t size, int64_t offset)
     return 0;
 }
 
+bool
+aya_posix_overlap(int file, int64_t offset, int target, int64_t target_offset, size_t size)
+{
+    struct stat first, second;
+
+    if (offset < 0 || target_offset < 0 || fstat(file, &first) < 0 || fstat(target, &second) < 0
+        || !S_ISREG(first.st_mode) || first.st_dev != second.st_dev
+        || first.st_ino != second.st_ino) {
+        return false;
+    }
+    int64_t left = first.st_size > offset ? first.st_size - offset : 0;
+    left = size < (size_t)left ? (int64_t)size : left;
+    return (offset < target_offset ? target_offset - offset : offset - target_offset) < left;
+}
+
 int64_t
 aya_posix_copy_by_reading(int file, int64_t offset, int target, int64_t target_offset, size_t size)
 {
-    char *buf = malloc(COPY_BUFFER);
     int64_t copied = 0, error = 0;
 
+    if (aya_posix_overlap(file, offset, target, target_offset, size)) {
+        return -EINVAL;
+    }
+    char *buf = malloc(COPY_BUFFER);
     if (buf == NULL) {
         return -ENOMEM;
     }

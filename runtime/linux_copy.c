@@ -12,28 +12,17 @@
 
 /* -- content ----------------------------------------------------------------------------------- */
 
-static bool
-both_regular(int file, int target)
-{
-    struct stat first, second;
-
-    return fstat(file, &first) == 0 && fstat(target, &second) == 0 && S_ISREG(first.st_mode)
-           && S_ISREG(second.st_mode);
-}
-
 /* Whether the system only does not copy such files by itself. */
 static bool
-reading_may_help(int error, int file, int target)
+reading_may_help(int error)
 {
     switch (error) {
     case EXDEV:
     case ENOSYS:
     case EOPNOTSUPP:
-    case EPERM: /* seccomp */
+    case EINVAL: /* not of two regular files */
+    case EPERM:  /* seccomp */
         return true;
-    case EINVAL:
-        /* Of two regular files it is the ranges: they overlap in one file. */
-        return !both_regular(file, target);
     default:
         return false;
     }
@@ -43,13 +32,17 @@ int64_t
 aya_posix_copy_range(int file, int64_t offset, int target, int64_t target_offset, size_t size)
 {
     off_t from = offset, to = target_offset;
+
+    /* The system sees no more than this call's piece. */
+    if (aya_posix_overlap(file, offset, target, target_offset, size)) {
+        return -EINVAL;
+    }
     ssize_t moved =
         copy_file_range(file, &from, target, &to, size < AYA_COPY_MOST ? size : AYA_COPY_MOST, 0);
-
     if (moved > 0) {
         return moved;
     }
-    if (moved < 0 && !reading_may_help(errno, file, target)) {
+    if (moved < 0 && !reading_may_help(errno)) {
         return -errno;
     }
     /* Nothing moved: the end, or a file that tells no length and has content (/proc). */

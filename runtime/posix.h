@@ -22,7 +22,11 @@ int64_t aya_posix_close(int fd);
 int64_t aya_posix_stat(int fd, aya_stat_raw *stat);
 
 #define AYA_COPY_MOST ((size_t)8 << 20)
-/* May wait; each moves AYA_COPY_MOST at most. By the system, or by aya_posix_copy_by_reading()
+/* Whether both are one file, in which the ranges overlap: a copy by pieces would read what it
+ * wrote. May wait. */
+bool aya_posix_overlap(int file, int64_t offset, int target, int64_t target_offset, size_t size);
+/* May wait; each moves AYA_COPY_MOST at most; -EINVAL where ranges of one file overlap. By the
+ * system, or by aya_posix_copy_by_reading()
  * where that cannot (two filesystems, devices, /proc). */
 int64_t aya_posix_copy_range(int file, int64_t offset, int target, int64_t target_offset,
                              size_t size);

@@ -27,13 +27,33 @@ write_whole(HANDLE target, const char *data, size_t size, int64_t offset)
     return 0;
 }
 
+/* Whether both are one file, in which the ranges overlap: a copy by pieces would read what it
+ * wrote. */
+static bool
+overlap(HANDLE file, int64_t offset, HANDLE target, int64_t target_offset, size_t size)
+{
+    aya_stat_raw first, second;
+
+    if (offset < 0 || target_offset < 0 || aya_win32_stat(file, &first) < 0 || aya_win32_stat(target, &second) < 0
+        || first.type != FILE_TYPE_DISK || first.volume != second.volume
+        || first.inode != second.inode) {
+        return false;
+    }
+    int64_t left = (int64_t)first.size > offset ? (int64_t)first.size - offset : 0;
+    left = size < (size_t)left ? (int64_t)size : left;
+    return (offset < target_offset ? target_offset - offset : offset - target_offset) < left;
+}
+
 int64_t
 aya_win32_copy_range(HANDLE file, int64_t offset, HANDLE target, int64_t target_offset,
                      size_t size)
 {
-    char *buf = malloc(COPY_BUFFER);
     int64_t copied = 0, error = 0;
 
+    if (overlap(file, offset, target, target_offset, size)) {
+        return -EINVAL;
+    }
+    char *buf = malloc(COPY_BUFFER);
     if (buf == NULL) {
         return -ENOMEM;
     }

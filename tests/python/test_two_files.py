@@ -90,6 +90,11 @@ def test_one_file_is_both(digits):
             with pytest.raises(OSError) as caught:
                 await file.copy_range(0, file, 2, 5)
             assert caught.value.errno == errno.EINVAL  # they overlap
+            await file.truncate(20 << 20)
+            with pytest.raises(OSError) as caught:
+                await file.copy_range(0, file, 10 << 20, 11 << 20)  # not in the first piece
+            assert caught.value.errno == errno.EINVAL
+            await file.truncate(13)
         assert digits.read_bytes() == b"abc3456789abc"
 
     run(main())

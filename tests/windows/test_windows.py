@@ -162,7 +162,71 @@ def test_library(build: Path, name: str, backend: str) -> None:
         assert passed > 80 and failed == 0 and others == 2 * examples_without_row(), said
 
 
+def test_example_program(build: Path) -> None:
+    path = ROOT / "spec/config.toml"
+    content = path.read_bytes()
+    said = run(WINE, str(build / "tests/example.exe"), f"Z:{path}")
+    assert said.strip() == (f"{len(content)} bytes, {content.count(10)} lines, by iocp")
+
+
 @pytest.mark.parametrize("loop", ["proactor", "selector"])
 def test_package(windows_python: Path, site: Path, loop: str, tmp_path: Path) -> None:
     run(WINE, str(windows_python / "python.exe"), "-X", "faulthandler", f"Z:{HERE / 'drive.py'}",
         loop, folder=tmp_path, PYTHONPATH=f"Z:{site}")
+
+
+@pytest.fixture(scope="module")
+def pytest_site(windows_python: Path) -> Path:
+    """pytest and anyio for that Python."""
+    folder = FOLDER / "pytest"
+    if not (folder / "pytest").exists():
+        done = subprocess.run(
+            [sys.executable, "-m", "pip", "install", "-q", "--platform", "win_amd64",
+             "--python-version", "3.13", "--only-binary", ":all:", "--target", str(folder),
+             "pytest", "anyio", "colorama"],
+            stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode != 0:
+            pytest.skip(f"pytest for Windows does not install: {done.stderr[-300:]}")
+    return folder
+
+
+# Files of tests/python that ask little of POSIX, and what in them does.
+SUITE = ("api", "binary", "config", "examples", "operation", "positioned", "text", "two_files",
+         "whole_files")
+NOT_ON_WINDOWS = {
+    "a_backend_that_the_system_refuses": "seccomp",
+    "a_call_that_reads_many_lines_can_be_cancelled": "counts bytes of lines that end in LF",
+    "a_call_that_writes_many_lines_leaves_the_loop": "counts bytes of lines that end in LF",
+    "a_cancelled_read_of_a_cold_file": "posix_fadvise() makes it cold",
+    "a_child_process_goes_on": "runs echo, which is no program there",
+    "a_failed_write_of_the_other_file": "/dev/full",
+    "a_finished_await_takes_no_turn": "os.preadv()",
+    "a_module_of_its_own_in_each_interpreter": "the proactor loop wants the main interpreter",
+    "a_path_is_looked_at": "symbolic links, which Wine 8 has not",
+    "a_read_of_a_pipe_that_was_not_delivered": "writes more than a pipe there holds",
+    "advise_takes_words_and_numbers": "os.POSIX_FADV_NORMAL",
+    "auto_takes_the_first_that_works": "the backends of Linux",
+    "cancel_ends_what_was_begun": "os.mkfifo()",
+    "copy_onto_itself": "symbolic links, which Wine 8 has not",
+    "copy_raises_the_error_of_a_write": "/dev/full",
+    "copy_refuses_what_is_no_file": "os.mkfifo()",
+    "copy_stat": "permissions of POSIX",
+    "errors_name_both_files": "another errno where a file is open for reading alone",
+    "first_error_is_raised_and_the_others": "another error for a directory",
+    "no_more_descriptors_than": "os.mkfifo()",
+    "nothing_is_changed_where_one_option": "iocp is no backend elsewhere",
+    "seek_extent": "os.SEEK_DATA",
+    "truncate_and_allocate": "st_blocks",
+    "weak_references": "a close ends in a later turn, which keeps the file that long",
+    "while_the_open_is_pending": "os.mkfifo()",
+}
+
+
+def test_suite(windows_python: Path, site: Path, pytest_site: Path, tmp_path: Path) -> None:
+    said = run(WINE, str(windows_python / "python.exe"), "-m", "pytest", "-q", "-p",
+               "no:cacheprovider", "--tb=short", f"--basetemp=Z:{tmp_path / 'files'}",
+               "-k", f"not ({' or '.join(NOT_ON_WINDOWS)})",
+               *(f"Z:{ROOT / f'tests/python/test_{name}.py'}" for name in SUITE), folder=tmp_path,
+               PYTHONPATH=f"Z:{site};Z:{pytest_site}", PYTHONDONTWRITEBYTECODE="1",
+               AYA_TEST_BACKENDS="iocp")
+    assert int(re.search(r"(\d+) passed", said)[1]) > 500, said[-2000:]
