@@ -15,7 +15,7 @@
 typedef void *aya_handle; /* a HANDLE */
 #define AYA_NO_HANDLE ((aya_handle)(intptr_t)-1)
 typedef wchar_t aya_path_char;
-/* Numbers of a seek beside SEEK_SET, SEEK_CUR and SEEK_END that no lseek() takes: there are none. */
+/* Numbers of a seek beside SEEK_SET, SEEK_CUR and SEEK_END that no system call takes. */
 #define AYA_SEEK_DATA (-1)
 #define AYA_SEEK_HOLE (-2)
 #else

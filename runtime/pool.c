@@ -112,8 +112,8 @@ watch_locked(pool *self, bool first, int64_t end)
     self->watched = false;
 }
 
-/* No jobs wait. While others come and go there is a watcher all the same: to wake one for each burst
- * would cost more than the burst. False: none came for so long that the thread may end. */
+/* No jobs wait. While others come and go there is a watcher all the same: to wake one for each
+ * burst would cost more than the burst. False: none came for so long that the thread may end. */
 static bool
 wait_for_jobs_locked(pool *self, bool first, int64_t now)
 {

@@ -444,7 +444,7 @@ gather(aya_stream *stream, const char *data, size_t size, void *owner, size_t *d
     return 0;
 }
 
-/* Past the page cache a write is a backend's, in one; all else is the pool's, as what has gathered. */
+/* Past the page cache a write is a backend's, in one; all else the pool's, as what has gathered. */
 static void
 set_direct(aya_stream *stream, const void *data, size_t size)
 {

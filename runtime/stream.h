@@ -135,8 +135,8 @@ int aya_stream_unread(aya_stream *stream, const void *data, size_t size);
 int64_t aya_stream_write(aya_stream *stream, const void *data, size_t size, void *owner,
                          size_t *done);
 
-/* Accepts all of data[0..size) where it is small and there is room: true. False: nothing is done, and
- * aya_stream_write() sees to it. */
+/* Accepts all of data[0..size) where it is small and there is room: true. False: nothing is done,
+ * and aya_stream_write() sees to it. */
 bool aya_stream_accept(aya_stream *stream, const void *data, size_t size);
 
 /* Whether what was handed over so far has arrived: 0, AYA_PENDING or the error. What is still

@@ -34,7 +34,8 @@ overlap(HANDLE file, int64_t offset, HANDLE target, int64_t target_offset, size_
 {
     aya_stat_raw first, second;
 
-    if (offset < 0 || target_offset < 0 || aya_win32_stat(file, &first) < 0 || aya_win32_stat(target, &second) < 0
+    if (offset < 0 || target_offset < 0 || aya_win32_stat(file, &first) < 0
+        || aya_win32_stat(target, &second) < 0
         || first.type != FILE_TYPE_DISK || first.volume != second.volume
         || first.inode != second.inode) {
         return false;

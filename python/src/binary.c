@@ -8,8 +8,8 @@
 
 /* The largest result that is made room for before anything was read. */
 #define GUESS_MOST ((int64_t)16 << 20)
-/* A larger result gets no more room than the file seems to have: memory of such a size that is given
- * back unused is given back to the system. */
+/* A larger result gets no more room than the file seems to have: memory of such a size that is
+ * given back unused is given back to the system. */
 #define TRUST_MOST ((int64_t)256 << 10)
 #define GUESS_LEAST 4096
 

@@ -53,8 +53,8 @@ int aya_loop_ready(LoopState *state, Operation *operation);
 /* Whether an operation that finished inline must park: the turn's budget is spent. */
 bool aya_loop_must_park(LoopState *state);
 
-/* `expire` is called once `after_ms` have gone, unless aya_deadline_drop() comes before; deadline.c.
- * 0 or -1. */
+/* `expire` is called once `after_ms` have gone, unless aya_deadline_drop() comes before;
+ * deadline.c. 0 or -1. */
 int aya_deadline_set(Operation *operation, int64_t after_ms, void (*expire)(Operation *operation));
 void aya_deadline_drop(Operation *operation);
 

@@ -164,8 +164,8 @@ PyObject *aya_command_begin(Operation *operation);
 /* From here on a cancel lets the waiter go and the command run on. */
 void aya_command_goes_on(Operation *operation);
 
-/* Whether the command could run now, before all others, on an open file: where it needs no more than
- * a glance it may do its work and end by aya_command_ended(), and is never queued. */
+/* Whether the command could run now, before all others, on an open file: where it needs no more
+ * than a glance it may do its work and end by aya_command_ended(), and is never queued. */
 bool aya_command_is_first(const Operation *operation);
 /* Ends such a command: steals `value`, and the reference, which it returns. */
 PyObject *aya_command_ended(Operation *operation, PyObject *value);

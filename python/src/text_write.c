@@ -256,8 +256,8 @@ start(AsyncFile *file, const char *name, aya_step_function step, PyObject *objec
     return aya_command_begin(operation);
 }
 
-/* Whether the string lies in memory as the bytes to be written, and nothing else has to be looked at
- * or forgotten. */
+/* Whether the string lies in memory as the bytes to be written, and nothing else has to be looked
+ * at or forgotten. */
 static bool
 is_plain(const AsyncFile *file, PyObject *string)
 {

@@ -1,8 +1,8 @@
 """ayafileio side by side with the blocking calls of the standard library, on cached files.
 
-Usage: bench.py [FOLDER]. Each row is measured in rounds that alternate between the two; shown are the
-medians, in thousands of operations a second, and their ratio. The blocking calls hold the event loop
-all the while, so they are a limit, not a choice.
+Usage: bench.py [FOLDER]. Each row is measured in rounds that alternate between the two; shown are
+the medians, in thousands of operations a second, and their ratio. The blocking calls hold the event
+loop all the while, so they are a limit, not a choice.
 """
 
 import asyncio

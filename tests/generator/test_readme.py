@@ -1,4 +1,4 @@
-"""The README's diff that adds an operation: it applies to the specs of today, and is all it takes."""
+"""The README's diff that adds an operation applies to the specs of today, and is all it takes."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ def test_the_diff_of_the_readme_adds_an_operation(tmp_path: Path) -> None:
     shutil.copytree(support.ROOT / "spec", tmp_path / "spec")
     applied = subprocess.run(
         ["git", "apply", "--unidiff-zero", "-"], cwd=tmp_path, input=diff, text=True,
-        capture_output=True, env={**support.environment(), "GIT_CEILING_DIRECTORIES": str(tmp_path)},
+        capture_output=True,
+        env={**support.environment(), "GIT_CEILING_DIRECTORIES": str(tmp_path)},
     )
     assert applied.returncode == 0, applied.stderr
     ended = support.run("--root", str(tmp_path), "--out", str(tmp_path))
