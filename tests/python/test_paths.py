@@ -276,3 +276,65 @@ def test_opens_side_by_side(digits):
         await asyncio.gather(*[file.close() for file in files])
 
     run(main())
+
+
+def by_nothing(path):
+    pass
+
+
+def by_another(path):
+    path.with_suffix(".new").write_bytes(b"another")
+    os.replace(path.with_suffix(".new"), path)
+
+
+def by_a_link(path):
+    path.with_suffix(".target").write_bytes(b"behind a link")
+    path.symlink_to(path.with_suffix(".target"))
+
+
+@pytest.mark.parametrize(
+    "put", [by_nothing, by_another, by_a_link, os.mkdir, os.mkfifo], ids=lambda put: put.__name__
+)
+def test_what_a_known_path_names_may_change(put, tmp_path):
+    """A path that was opened before is looked at less; it is opened as what it is all the same."""
+    path = tmp_path / "file"
+
+    async def outcome(opened):
+        try:
+            file = await opened
+        except OSError as error:
+            return type(error), error.errno, error.filename
+        async with file:
+            return await file.read()
+
+    def plain():
+        try:
+            with open(path, "rb") as file:
+                return file.read()
+        except OSError as error:
+            return type(error), error.errno, error.filename
+
+    async def main():
+        loop = asyncio.get_running_loop()
+        path.write_bytes(b"first")
+        for _ in range(3):
+            assert await outcome(ayafileio.open(path)) == b"first"
+        path.unlink()
+        put(path)
+        for _ in range(2):
+            reading = asyncio.ensure_future(outcome(ayafileio.open(path)))
+            wanted = b"through the fifo"
+            if put is os.mkfifo:
+                await loop.run_in_executor(None, path.write_bytes, wanted)
+            else:
+                wanted = plain()
+            assert await asyncio.wait_for(reading, 10) == wanted
+        if put is os.mkdir:
+            path.rmdir()
+        elif path.exists():
+            path.unlink()
+        path.write_bytes(b"last")
+        for _ in range(3):
+            assert await outcome(ayafileio.open(path)) == b"last"
+
+    run(main())
