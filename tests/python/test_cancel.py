@@ -1,7 +1,6 @@
 """What a cancel ends, what it leaves alone, and that no byte is lost by it."""
 
 import asyncio
-import fcntl
 import os
 import random
 
@@ -20,6 +19,7 @@ class Pipe:
         self.mode = mode
         out, into = os.pipe()
         if capacity:
+            fcntl = pytest.importorskip("fcntl")
             fcntl.fcntl(into, fcntl.F_SETPIPE_SZ, capacity)
         own, other = (out, into) if mode == "rb" else (into, out)
         self.file = ayafileio.wrap_file(own, mode, owns_fd=True)

@@ -4,7 +4,6 @@ import asyncio
 import errno
 import gc
 import os
-import resource
 import signal
 import warnings
 
@@ -148,6 +147,7 @@ def test_a_failed_write_is_reported_until_close_gives_the_descriptor_back():
 
 def test_a_failed_write_behind_the_caller_is_seen_by_close(tmp_path):
     path = tmp_path / "f"
+    resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
 
     async def main():

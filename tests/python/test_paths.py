@@ -1,7 +1,6 @@
 """Names, descriptors and openers, against the built-in open()."""
 
 import asyncio
-import fcntl
 import os
 import pathlib
 import stat
@@ -128,6 +127,8 @@ def test_permissions_and_umask(tmp_path):
 
 
 def test_descriptors_are_not_inherited(digits):
+    fcntl = pytest.importorskip("fcntl")
+
     async def main():
         for mode in ("rb", "r+b", "ab", "wb"):
             async with ayafileio.open(digits, mode) as file:

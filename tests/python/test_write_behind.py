@@ -2,7 +2,6 @@
 
 import asyncio
 import random
-import resource
 import signal
 import sys
 
@@ -118,6 +117,7 @@ def test_text_is_kept_likewise(tmp_path):
 def test_an_error_of_what_was_accepted_is_seen_and_the_bytes_stay(tmp_path):
     """The size limit lets 100,000 bytes through: later calls say so until it is raised."""
     block = random.Random(2).randbytes(40_000)
+    resource = pytest.importorskip("resource")
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 

