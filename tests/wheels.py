@@ -205,7 +205,7 @@ def build_own(work: pathlib.Path, out: pathlib.Path) -> pathlib.Path:
     """The wheel of this machine, portable and tried."""
     raw = work / "raw"
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", raw,
-        f"-Cbuild-dir={work / 'own'}", ".", CFLAGS=f"-ffile-prefix-map={ROOT}=.")
+        f"--config-settings=build-dir={work / 'own'}", ".", CFLAGS=f"-ffile-prefix-map={ROOT}=.")
     (wheel,) = raw.glob("*.whl")
     if sys.platform == "linux":
         run(sys.executable, "-m", "auditwheel", "repair", "-w", out, wheel)
