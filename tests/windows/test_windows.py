@@ -182,6 +182,8 @@ NOT_ON_WINDOWS = {
     "advise_takes_words_and_numbers": "os.POSIX_FADV_NORMAL",
     "an_opener": "a descriptor of a directory",
     "auto_takes_the_first_that_works": "the backends of Linux",
+    "by_a_fifo": "os.mkfifo()",
+    "by_a_link": "symbolic links, which Wine 8 has not",
     "cancel_ends_what_was_begun": "os.mkfifo()",
     "copy_onto_itself": "symbolic links, which Wine 8 has not",
     "copy_raises_the_error_of_a_write": "/dev/full",
