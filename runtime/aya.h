@@ -193,6 +193,8 @@ void aya_file_release(aya_file *file);
  * close, wait until aya_file_unuse(). Any thread. */
 void aya_file_use(aya_file *file);
 void aya_file_unuse(aya_file *file);
+/* The same over an aya_try() while another thread may close the file. */
+void aya_file_hold(aya_file *file);
 /* Closes without waiting where that is known not to wait: true when closed. */
 bool aya_file_close_inline(aya_file *file);
 /* The file's length as far as the system has it at hand, never waiting; 0 where it does not

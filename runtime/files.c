@@ -116,7 +116,10 @@ aya_file_known(aya_handle handle)
 void
 aya_file_release(aya_file *file)
 {
-    if (file->io != file->handle && file->io >= 0) {
+    if (file->io == file->handle) {
+        return;
+    }
+    if (file->io >= 0) {
         close(file->io);
     }
     file->io = file->handle;

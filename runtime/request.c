@@ -350,9 +350,15 @@ give_turn(aya_context *context, aya_file *file, bool fence_ends)
 void
 aya_file_use(aya_file *file)
 {
+    file->written = true;
+    aya_file_hold(file);
+}
+
+void
+aya_file_hold(aya_file *file)
+{
     aya_spin_lock(&file->lock);
     file->in_flight++;
-    file->written = true;
     aya_spin_unlock(&file->lock);
 }
 

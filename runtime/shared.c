@@ -188,12 +188,16 @@ written(aya_stream *stream)
 }
 
 static void
-back_done(aya_request *request)
+back_ended(aya_stream *stream)
 {
-    aya_stream *stream = (aya_stream *)((char *)request - offsetof(aya_stream, back));
-
     written(stream);
     stream->wake(stream);
+}
+
+static void
+back_done(aya_request *request)
+{
+    aya_stream_guarded((aya_stream *)((char *)request - offsetof(aya_stream, back)), back_ended);
 }
 
 static void

@@ -26,6 +26,8 @@ enum {
     FRONT_CLOSE
 };
 
+/* Calls `function` by stream->guarded, if there is one. */
+void aya_stream_guarded(aya_stream *stream, void (*function)(aya_stream *stream));
 /* Runs stream->front.op for one call: its result, or AYA_PENDING. */
 int64_t aya_stream_front_run(aya_stream *stream, uint8_t use);
 /* Whether the call that uses the front for `use` has a result to take. */

@@ -120,13 +120,27 @@ aya_stream_dirty(const aya_stream *stream)
 
 /* -- front ------------------------------------------------------------------------------------- */
 
+void
+aya_stream_guarded(aya_stream *stream, void (*function)(aya_stream *stream))
+{
+    if (stream->guarded == NULL) {
+        function(stream);
+    } else {
+        stream->guarded(stream, function);
+    }
+}
+
+static void
+front_ended(aya_stream *stream)
+{
+    stream->front_state = AYA_FRONT_READY;
+    stream->wake(stream);
+}
+
 static void
 front_done(aya_request *request)
 {
-    aya_stream *stream = (aya_stream *)((char *)request - offsetof(aya_stream, front));
-
-    stream->front_state = AYA_FRONT_READY;
-    stream->wake(stream);
+    aya_stream_guarded((aya_stream *)((char *)request - offsetof(aya_stream, front)), front_ended);
 }
 
 int64_t
@@ -304,13 +318,17 @@ write_behind(aya_stream *stream, aya_context *context)
 }
 
 static void
+back_goes_on(aya_stream *stream)
+{
+    back_ended(stream);
+    write_behind(stream, stream->back.context);
+    stream->wake(stream);
+}
+
+static void
 back_done(aya_request *request)
 {
-    aya_stream *stream = (aya_stream *)((char *)request - offsetof(aya_stream, back));
-
-    back_ended(stream);
-    write_behind(stream, request->context);
-    stream->wake(stream);
+    aya_stream_guarded((aya_stream *)((char *)request - offsetof(aya_stream, back)), back_goes_on);
 }
 
 int

@@ -3,7 +3,8 @@
  * One command uses a stream at a time; the caller queues them. A call that cannot finish without
  * waiting returns AYA_PENDING: the caller repeats the same call after stream->wake() was called,
  * and the call goes on where it stopped. All else is >= 0 or -errno. All calls come from the
- * thread of stream->context, which the caller sets before each command.
+ * thread of stream->context, which the caller sets before each command. Where threads of several
+ * contexts use a stream, the caller lets in one at a time, and sets `guarded`.
  */
 #ifndef AYA_STREAM_H
 #define AYA_STREAM_H
@@ -39,6 +40,9 @@ struct aya_stream {
     aya_file file;
     aya_context *context;
     void (*wake)(aya_stream *stream);
+    /* Calls `function` while no other thread uses the stream: for the end of what is in flight,
+     * which comes in the thread of its own context. NULL where the caller sees to that. */
+    void (*guarded)(aya_stream *stream, void (*function)(aya_stream *stream));
     /* Of an `owner` that a write named: called for each piece of its memory that is kept, and when
      * the piece is no longer used, in a thread that uses the stream. */
     void (*keep)(void *owner);

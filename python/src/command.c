@@ -6,6 +6,7 @@
  * stays at the head until nothing of it is in flight.
  */
 #include "file.h"
+#include "guard.h"
 #include "loop.h"
 #include "core.h"
 #include "system.h"
@@ -105,7 +106,10 @@ run(aya_core *core, Operation *operation)
         core->last_read = NULL;
     }
     core->running = true;
-    outcome = operation->command.step(operation);
+    do {
+        core->advance_again = false;
+        outcome = operation->command.step(operation);
+    } while (outcome == AYA_STEP_PENDING && core->advance_again);
     core->running = false;
     if (outcome == AYA_STEP_PENDING) {
         submit_soon(operation);
@@ -179,16 +183,34 @@ on_posted(PyObject *self, PyObject *unused)
 
 static PyMethodDef posted_definition = {"_ayafileio_advance", on_posted, METH_NOARGS, NULL};
 
-/* Has the operation's loop let the queue go on, by `method` of it. 0 or -1. */
+static PyObject *
+on_cancel(PyObject *self, PyObject *unused)
+{
+    aya_core *core = PyCapsule_GetPointer(self, "ayafileio.core");
+
+    (void)unused;
+    AYA_GUARD(aya_core_guard(core));
+    /* By now it may be done, and the next one's under way elsewhere. */
+    if (core->stream.front_state == AYA_FRONT_BUSY
+        && aya_context_is_own(core->stream.front.context)) {
+        aya_stream_cancel(&core->stream);
+    }
+    AYA_UNGUARD();
+    Py_RETURN_NONE;
+}
+
+static PyMethodDef cancel_definition = {"_ayafileio_cancel", on_cancel, METH_NOARGS, NULL};
+
+/* Has the operation's loop call `definition` on the core, by `method` of the loop. 0 or -1. */
 static int
-call_loop(aya_core *core, Operation *operation, PyObject *method)
+call_loop(aya_core *core, Operation *operation, PyObject *method, PyMethodDef *definition)
 {
     PyObject *capsule = PyCapsule_New(core, "ayafileio.core", drop_held);
     PyObject *callback = NULL, *handle = NULL;
 
     if (capsule != NULL) {
         core->references++;
-        callback = PyCFunction_New(&posted_definition, capsule);
+        callback = PyCFunction_New(definition, capsule);
         Py_DECREF(capsule);
     }
     if (callback != NULL) {
@@ -203,8 +225,24 @@ call_loop(aya_core *core, Operation *operation, PyObject *method)
 static void
 post(aya_core *core, Operation *operation)
 {
-    if (call_loop(core, operation, core->module->str_call_soon_threadsafe) < 0) {
+    PyObject *method = core->module->str_call_soon_threadsafe;
+
+    if (call_loop(core, operation, method, &posted_definition) < 0) {
         PyErr_WriteUnraisable((PyObject *)operation);
+    }
+}
+
+void
+aya_core_cancel_front(aya_core *core)
+{
+    if (core->stream.front_state != AYA_FRONT_BUSY) {
+        return;
+    }
+    if (core->head == NULL || aya_context_is_own(core->stream.front.context)) {
+        aya_stream_cancel(&core->stream);
+    } else if (call_loop(core, core->head, core->module->str_call_soon_threadsafe,
+                         &cancel_definition) < 0) {
+        PyErr_WriteUnraisable((PyObject *)core->head);
     }
 }
 
@@ -213,8 +251,9 @@ aya_step_later(Operation *operation)
 {
     aya_core *core = operation->file->core;
 
-    return call_loop(core, operation, core->module->str_call_soon) < 0 ? AYA_STEP_FAILED
-                                                                       : AYA_STEP_PENDING;
+    int status = call_loop(core, operation, core->module->str_call_soon, &posted_definition);
+
+    return status < 0 ? AYA_STEP_FAILED : AYA_STEP_PENDING;
 }
 
 /* Whether this thread runs the command's loop. */
@@ -227,10 +266,11 @@ runs_here(aya_core *core, Operation *operation)
     return loop == operation->loop;
 }
 
-void
-aya_core_advance(aya_core *core)
+static void
+advance(aya_core *core)
 {
     if (core->running) {
+        core->advance_again = true;
         return;
     }
     core->references++;
@@ -253,6 +293,17 @@ aya_core_advance(aya_core *core)
     aya_core_drop(core);
 }
 
+void
+aya_core_advance(aya_core *core)
+{
+    PyObject *guard = Py_XNewRef(aya_core_guard(core));
+
+    AYA_GUARD(guard);
+    advance(core);
+    AYA_UNGUARD();
+    Py_XDECREF(guard);
+}
+
 bool
 aya_command_is_first(const Operation *operation)
 {
@@ -272,12 +323,9 @@ aya_command_ended(Operation *operation, PyObject *value)
     return (PyObject *)operation;
 }
 
-PyObject *
-aya_command_begin(Operation *operation)
+static PyObject *
+begin(Operation *operation)
 {
-    if (operation->state == AYA_UNBOUND) {
-        return (PyObject *)operation;
-    }
     aya_core *core = operation->file->core;
     if (core == NULL) {
         aya_file_check(operation->file);
@@ -310,6 +358,19 @@ aya_command_begin(Operation *operation)
     return (PyObject *)operation;
 }
 
+PyObject *
+aya_command_begin(Operation *operation)
+{
+    PyObject *begun = (PyObject *)operation;
+
+    if (operation->state != AYA_UNBOUND) {
+        AYA_GUARD(aya_file_guard(operation->file));
+        begun = begin(operation);
+        AYA_UNGUARD();
+    }
+    return begun;
+}
+
 void
 aya_command_cancel_pending(Operation *operation)
 {
@@ -317,7 +378,7 @@ aya_command_cancel_pending(Operation *operation)
     bool runs = core != NULL && core->head == operation && operation->command.begun;
 
     if (operation->command.ends_open && core != NULL && core->state == AYA_CORE_OPENING) {
-        aya_stream_cancel(&core->stream);
+        aya_core_cancel_front(core);
     }
     switch (operation->command.cancel) {
     case AYA_COMMAND_ABORT_WAIT:

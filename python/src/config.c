@@ -5,6 +5,7 @@
  */
 #include "config.h"
 #include "../../runtime/buffers.h"
+#include "guard.h"
 #include "loop.h"
 #include "system.h"
 
@@ -228,7 +229,9 @@ aya_configure(PyObject *module, PyObject *options)
     if (error < 0) {
         return NULL;
     }
+    AYA_LOCK(state);
     state->config = config;
+    AYA_UNLOCK(state);
     aya_buffers_keep((size_t)config.buffer_pool_max);
     Py_RETURN_NONE;
 }

@@ -3,6 +3,7 @@
  */
 #include "binary.h"
 #include "core.h"
+#include "guard.h"
 #include "module.h"
 #include "system.h"
 #include "text.h"
@@ -455,7 +456,7 @@ make_view(AsyncFile *file, bool raw)
         file->core->module->file_type, 0);
 
     if (view != NULL) {
-        view->core = file->core;
+        aya_file_set_core(view, file->core);
         view->core->references++;
         view->mode = file->text == NULL ? Py_NewRef(file->mode) : binary_mode(file->core);
         view->raw = raw;
@@ -684,6 +685,43 @@ file_repr(PyObject *self)
                                 file->core->closing ? "closed" : states[file->core->state]);
 }
 
+/* -- guarded ----------------------------------------------------------------------------------- */
+
+#define GUARD_OF(self) aya_file_guard((AsyncFile *)(self))
+
+GUARDED_FAST(file_read)
+GUARDED_FAST(file_readline)
+GUARDED_FAST(file_readlines)
+GUARDED_FAST(file_readinto)
+GUARDED_FAST(file_read1)
+GUARDED_FAST(file_write)
+GUARDED_FAST(file_writelines)
+GUARDED_FAST(file_seek)
+GUARDED_FAST(file_truncate)
+GUARDED_FAST(file_reconfigure)
+GUARDED_POSITIONAL(file_peek)
+GUARDED_POSITIONAL(file_exit)
+GUARDED_ONE(file_readall)
+GUARDED_ONE(file_flush)
+GUARDED_ONE(file_tell)
+GUARDED_ONE(file_close)
+GUARDED_ONE(file_detach)
+GUARDED_ONE(file_readable)
+GUARDED_ONE(file_writable)
+GUARDED_ONE(file_seekable)
+GUARDED_ONE(file_fileno)
+GUARDED_ONE(file_isatty)
+GUARDED_ONE(file_enter)
+GUARDED_ONE(file_readinto1)
+GUARDED_SLOT(file_await)
+GUARDED_SLOT(file_next)
+GUARDED_SLOT(file_repr)
+GUARDED_GET(get_closed)
+GUARDED_GET(get_name)
+GUARDED_GET(get_buffer)
+GUARDED_GET(get_raw)
+GUARDED_GET(get_text)
+
 /* -- life -------------------------------------------------------------------------------------- */
 
 static int
@@ -743,6 +781,9 @@ file_dealloc(PyObject *self)
         file->core = NULL;
         aya_core_drop(core);
     }
+#if AYA_FREE_THREADED
+    Py_CLEAR(file->guard);
+#endif
     type->tp_free(self);
     Py_DECREF(type);
 }
@@ -752,32 +793,32 @@ file_dealloc(PyObject *self)
 static PyMethodDef file_methods[] = {
     {"open", (PyCFunction)(void (*)(void))file_open, METH_FASTCALL | METH_KEYWORDS | METH_CLASS,
      PyDoc_STR("Open a file; the same as ayafileio.open().")},
-    {"read", FAST(file_read),
+    {"read", FAST(guarded_file_read),
      PyDoc_STR("read($self, /, size=-1)\n--\n\n"
                "Read up to size bytes (text: characters); -1 or None reads to the end of\n"
                "the file. Fewer only at the end of the file, where the result is empty.\n"
                "After a cancel what was read goes to the next read.")},
-    {"readline", FAST(file_readline),
+    {"readline", FAST(guarded_file_readline),
      PyDoc_STR("readline($self, /, size=-1)\n--\n\n"
                "Read one line, its end included; at most size bytes (text: characters).")},
-    {"readlines", FAST(file_readlines),
+    {"readlines", FAST(guarded_file_readlines),
      PyDoc_STR("readlines($self, /, hint=-1)\n--\n\n"
                "Read lines as a list, to the end of the file or until they are longer than\n"
                "hint.")},
-    {"readall", file_readall, METH_NOARGS,
+    {"readall", guarded_file_readall, METH_NOARGS,
      PyDoc_STR("readall($self, /)\n--\n\nRead to the end of the file.")},
-    {"readinto", FAST(file_readinto),
+    {"readinto", FAST(guarded_file_readinto),
      PyDoc_STR("readinto($self, /, buf)\n--\n\n"
                "Fill a writable buffer and return the number of bytes; fewer than it holds\n"
                "only at the end of the file. After a cancel the buffer is the caller's\n"
                "when CancelledError arrives.")},
-    {"readinto1", file_readinto1, METH_O,
+    {"readinto1", guarded_file_readinto1, METH_O,
      PyDoc_STR("readinto1($self, buf, /)\n--\n\nLike readinto(), by at most one transfer.")},
-    {"read1", FAST(file_read1),
+    {"read1", FAST(guarded_file_read1),
      PyDoc_STR("read1($self, /, size=-1)\n--\n\n"
                "Read up to size bytes by at most one transfer; -1: as many as the buffer\n"
                "holds.")},
-    {"peek", (PyCFunction)(void (*)(void))file_peek, METH_FASTCALL,
+    {"peek", (PyCFunction)(void (*)(void))guarded_file_peek, METH_FASTCALL,
      PyDoc_STR("peek($self, size=0, /)\n--\n\n"
                "Return buffered bytes without moving on, by at most one transfer.")},
     {"chunk", FAST(file_chunk),
@@ -785,67 +826,69 @@ static PyMethodDef file_methods[] = {
                "Iterate (async for) over the rest of the file by pieces of chunk_size\n"
                "bytes. Each is a memoryview of one buffer, which the next step overwrites:\n"
                "buf, or a new one.")},
-    {"write", FAST(file_write),
+    {"write", FAST(guarded_file_write),
      PyDoc_STR("write($self, /, data)\n--\n\n"
                "Write all of data and return its length in bytes (text: characters). It\n"
                "may stay in the buffer until flush() or close(). A write that was made is\n"
                "done: a cancel ends only the wait for it.")},
-    {"writelines", FAST(file_writelines),
+    {"writelines", FAST(guarded_file_writelines),
      PyDoc_STR("writelines($self, /, lines)\n--\n\nWrite each item of an iterable.")},
-    {"flush", file_flush, METH_NOARGS,
+    {"flush", guarded_file_flush, METH_NOARGS,
      PyDoc_STR("flush($self, /)\n--\n\n"
                "Hand what is buffered to the system (not yet to the device: see fsync).")},
     {"fdatasync", file_fdatasync, METH_NOARGS,
      PyDoc_STR("fdatasync($self, /)\n--\n\n"
                "Make what was written durable, without what is not needed to read it back.")},
-    {"seek", FAST(file_seek),
+    {"seek", FAST(guarded_file_seek),
      PyDoc_STR("seek($self, /, offset, whence=0)\n--\n\n"
                "Move to offset from the start (0), the position (1) or the end (2) of the\n"
                "file, or to the next data or hole there (os.SEEK_DATA, os.SEEK_HOLE),\n"
                "and return the new position. Text: offset is 0 or what tell() gave.")},
-    {"tell", file_tell, METH_NOARGS,
+    {"tell", guarded_file_tell, METH_NOARGS,
      PyDoc_STR("tell($self, /)\n--\n\nReturn the position; in text files an opaque number.")},
-    {"truncate", FAST(file_truncate),
+    {"truncate", FAST(guarded_file_truncate),
      PyDoc_STR("truncate($self, /, size=None)\n--\n\n"
                "Make the file size bytes long (None: end it at the position) and return\n"
                "size. The position stays.")},
-    {"close", file_close, METH_NOARGS,
+    {"close", guarded_file_close, METH_NOARGS,
      PyDoc_STR("close($self, /)\n--\n\n"
                "Wait for what is in flight, write out what is buffered, and give the\n"
                "descriptor back, in any case. Raises what was not reported yet;\n"
                "TimeoutError after close_timeout_ms.")},
-    {"detach", file_detach, METH_NOARGS,
+    {"detach", guarded_file_detach, METH_NOARGS,
      PyDoc_STR("detach($self, /)\n--\n\n"
                "Flush, and return the binary file beneath a text file (the raw one beneath\n"
                "a binary file); this object can no longer be used.")},
-    {"reconfigure", FAST(file_reconfigure),
+    {"reconfigure", FAST(guarded_file_reconfigure),
      PyDoc_STR("reconfigure($self, /, *, encoding=None, errors=None, newline=None,\n"
                "            line_buffering=None, write_through=None)\n--\n\n"
                "Change how a text file is read and written, as\n"
                "io.TextIOWrapper.reconfigure().")},
-    {"readable", file_readable, METH_NOARGS, PyDoc_STR("Whether the file was opened to read.")},
-    {"writable", file_writable, METH_NOARGS, PyDoc_STR("Whether the file was opened to write.")},
-    {"seekable", file_seekable, METH_NOARGS, PyDoc_STR("Whether the file has a position.")},
-    {"fileno", file_fileno, METH_NOARGS, PyDoc_STR("The descriptor.")},
-    {"isatty", file_isatty, METH_NOARGS, PyDoc_STR("Whether the file is a terminal.")},
-    {"__aenter__", file_enter, METH_NOARGS, NULL},
-    {"__aexit__", (PyCFunction)(void (*)(void))file_exit, METH_FASTCALL, NULL},
+    {"readable", guarded_file_readable, METH_NOARGS,
+     PyDoc_STR("Whether the file was opened to read.")},
+    {"writable", guarded_file_writable, METH_NOARGS,
+     PyDoc_STR("Whether the file was opened to write.")},
+    {"seekable", guarded_file_seekable, METH_NOARGS, PyDoc_STR("Whether the file has a position.")},
+    {"fileno", guarded_file_fileno, METH_NOARGS, PyDoc_STR("The descriptor.")},
+    {"isatty", guarded_file_isatty, METH_NOARGS, PyDoc_STR("Whether the file is a terminal.")},
+    {"__aenter__", guarded_file_enter, METH_NOARGS, NULL},
+    {"__aexit__", (PyCFunction)(void (*)(void))guarded_file_exit, METH_FASTCALL, NULL},
     {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, NULL},
     AYA_PYTHON_FILE_METHODS
     {NULL, NULL, 0, NULL},
 };
 
 static PyGetSetDef file_attributes[] = {
-    {"closed", get_closed, NULL, PyDoc_STR("Whether close() was called."), NULL},
-    {"name", get_name, NULL, PyDoc_STR("The path or descriptor as given."), NULL},
+    {"closed", guarded_get_closed, NULL, PyDoc_STR("Whether close() was called."), NULL},
+    {"name", guarded_get_name, NULL, PyDoc_STR("The path or descriptor as given."), NULL},
     {"mode", get_mode, NULL, PyDoc_STR("The mode as given."), NULL},
-    {"buffer", get_buffer, NULL, PyDoc_STR("The binary file beneath a text file."), NULL},
-    {"raw", get_raw, NULL, PyDoc_STR("The unbuffered view of a binary file."), NULL},
-    {"encoding", get_text, NULL, NULL, (void *)&text_attributes[0]},
-    {"errors", get_text, NULL, NULL, (void *)&text_attributes[1]},
-    {"newlines", get_text, NULL, NULL, (void *)&text_attributes[2]},
-    {"line_buffering", get_text, NULL, NULL, (void *)&text_attributes[3]},
-    {"write_through", get_text, NULL, NULL, (void *)&text_attributes[4]},
+    {"buffer", guarded_get_buffer, NULL, PyDoc_STR("The binary file beneath a text file."), NULL},
+    {"raw", guarded_get_raw, NULL, PyDoc_STR("The unbuffered view of a binary file."), NULL},
+    {"encoding", guarded_get_text, NULL, NULL, (void *)&text_attributes[0]},
+    {"errors", guarded_get_text, NULL, NULL, (void *)&text_attributes[1]},
+    {"newlines", guarded_get_text, NULL, NULL, (void *)&text_attributes[2]},
+    {"line_buffering", guarded_get_text, NULL, NULL, (void *)&text_attributes[3]},
+    {"write_through", guarded_get_text, NULL, NULL, (void *)&text_attributes[4]},
     {NULL, NULL, NULL, NULL, NULL},
 };
 
@@ -864,10 +907,10 @@ static PyType_Slot file_slots[] = {
     {Py_tp_dealloc, file_dealloc},
     {Py_tp_finalize, file_finalize},
     {Py_tp_traverse, file_traverse},
-    {Py_tp_repr, file_repr},
-    {Py_am_await, file_await},
+    {Py_tp_repr, guarded_file_repr},
+    {Py_am_await, guarded_file_await},
     {Py_am_aiter, PyObject_SelfIter},
-    {Py_am_anext, file_next},
+    {Py_am_anext, guarded_file_next},
     {Py_tp_methods, file_methods},
     {Py_tp_getset, file_attributes},
     {Py_tp_members, file_members},

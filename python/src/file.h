@@ -31,6 +31,7 @@ struct aya_core {
     bool auto_flush;
     bool seekable;
     bool running;             /* a step function is on the stack */
+    bool advance_again;       /* something it waits for ended meanwhile, in another thread */
     bool closing;             /* close() was called: no further operation is taken */
     bool timed_out;           /* close() has waited long enough: what is queued is ended unrun */
     int64_t buffering;
@@ -44,6 +45,9 @@ struct aya_core {
     PyObject *path;           /* as given */
     PyObject *path_bytes;     /* encoded for the system; NULL for a descriptor */
     PyObject *opener;         /* or NULL */
+#ifdef Py_GIL_DISABLED
+    PyObject *guard;          /* see guard.h */
+#endif
     aya_core *next, *previous; /* all cores of the module, for the interpreter's exit */
 };
 
@@ -54,10 +58,15 @@ struct AsyncFile {
     PyObject *buffer;         /* the binary AsyncFile of a text file, made on demand */
     PyObject *mode;           /* as given */
     PyObject *weak_references;
+#ifdef Py_GIL_DISABLED
+    PyObject *guard;          /* the core's, for good; NULL: never had one */
+#endif
     bool raw;                 /* the view is `raw` */
     bool warn;                /* dropped without close(): ResourceWarning */
 };
 
+/* Makes the file a view of the core, of whose references it takes one over. */
+void aya_file_set_core(AsyncFile *file, aya_core *core);
 /* Raises ValueError for a closed or detached file. 0 when it may be used. */
 int aya_file_check(AsyncFile *file);
 /* The same, and io.UnsupportedOperation when it was not opened for it. */

@@ -4,8 +4,16 @@
  * tasks directly, each in its own context (contextvars), until the turn's budget is used; what
  * is left comes in the loop's next turn.
  */
+#include "guard.h"
 #include "loop.h"
 #include "loop_thread.h"
+
+#include <structmember.h>
+
+#ifndef Py_READONLY
+#define Py_READONLY READONLY
+#define Py_T_PYSSIZET T_PYSSIZET
+#endif
 
 /* The longest that one turn of the loop is held by operations that finish inline or are
  * delivered. */
@@ -110,6 +118,29 @@ static PyMethodDef submit_definition = {"_ayafileio_submit", on_submit, METH_NOA
 
 static int schedule_delivery(LoopState *state);
 
+static Operation *
+take_ready(LoopState *state)
+{
+    Operation *operation = state->ready_head;
+
+    state->ready_head = operation->next_ready;
+    if (state->ready_head == NULL) {
+        state->ready_tail = NULL;
+    }
+    operation->next_ready = NULL;
+    return operation;
+}
+
+static void
+put_back(LoopState *state, Operation *operation)
+{
+    operation->next_ready = state->ready_head;
+    state->ready_head = operation;
+    if (operation->next_ready == NULL) {
+        state->ready_tail = operation;
+    }
+}
+
 /* Delivers what is ready, in order, for one budget. */
 static int
 deliver(LoopState *state)
@@ -124,20 +155,16 @@ deliver(LoopState *state)
     state->delivering = true;
     end = aya_loop_now() + TURN_BUDGET_NS;
     while (state->ready_head != NULL && status == 0) {
-        Operation *operation = state->ready_head;
-        state->ready_head = operation->next_ready;
-        if (state->ready_head == NULL) {
-            state->ready_tail = NULL;
-        }
-        operation->next_ready = NULL;
+        Operation *operation;
+        AYA_GUARD((PyObject *)state);
+        operation = take_ready(state);
+        AYA_UNGUARD();
         state->turn_began_ns = aya_loop_now();
         state->callback_inline = 0;
         if (state->turn_began_ns > end) {
-            operation->next_ready = state->ready_head;
-            state->ready_head = operation;
-            if (operation->next_ready == NULL) {
-                state->ready_tail = operation;
-            }
+            AYA_GUARD((PyObject *)state);
+            put_back(state, operation);
+            AYA_UNGUARD();
             break;
         }
         /* A task that is woken here gets a fifth of the turn. */
@@ -236,12 +263,14 @@ aya_loop_ready(LoopState *state, Operation *operation)
 {
     Py_INCREF(operation);
     operation->next_ready = NULL;
+    AYA_GUARD((PyObject *)state);
     if (state->ready_tail == NULL) {
         state->ready_head = operation;
     } else {
         state->ready_tail->next_ready = operation;
     }
     state->ready_tail = operation;
+    AYA_UNGUARD();
     if (state->context == NULL || state->delivering || state->reaping) {
         return 0;
     }
@@ -269,6 +298,22 @@ aya_loop_must_park(LoopState *state)
     return now - state->turn_began_ns > TURN_BUDGET_NS;
 }
 
+/* What a weak reference refers to, or NULL; a new reference. */
+static PyObject *
+referent(PyObject *reference)
+{
+    PyObject *object;
+#if PY_VERSION_HEX >= 0x030d0000
+    if (PyWeakref_GetRef(reference, &object) < 0) {
+        PyErr_Clear();
+    }
+#else
+    object = PyWeakref_GET_OBJECT(reference);
+    object = object == Py_None ? NULL : Py_NewRef(object);
+#endif
+    return object;
+}
+
 /* Whether the state is `loop`'s, and not that of one that lay at the same address. */
 static bool
 is_state_of(LoopState *state, aya_module *module, PyObject *loop)
@@ -276,17 +321,9 @@ is_state_of(LoopState *state, aya_module *module, PyObject *loop)
     if (state->loop != loop || state->module != module) {
         return false;
     }
-#if PY_VERSION_HEX >= 0x030d0000
-    PyObject *alive;
-    if (PyWeakref_GetRef(state->loop_ref, &alive) < 0) {
-        PyErr_Clear();
-        return false;
-    }
+    PyObject *alive = referent(state->loop_ref);
     Py_XDECREF(alive);
     return alive == loop;
-#else
-    return PyWeakref_GET_OBJECT(state->loop_ref) == loop;
-#endif
 }
 
 /* -- life -------------------------------------------------------------------------------------- */
@@ -353,6 +390,7 @@ watch(LoopState *state, PyObject *loop, bool add)
 static void
 unlink_state(LoopState *state)
 {
+    AYA_LOCK(state->module);
     if (state->previous != NULL) {
         state->previous->next = state->next;
     } else if (state->module->loops == state) {
@@ -362,32 +400,74 @@ unlink_state(LoopState *state)
         state->next->previous = state->previous;
     }
     state->next = state->previous = NULL;
+    AYA_UNLOCK(state->module);
+}
+
+static void
+link_state(LoopState *state)
+{
+    aya_module *module = state->module;
+
+    AYA_LOCK(module);
+    state->next = module->loops;
+    if (module->loops != NULL) {
+        module->loops->previous = state;
+    }
+    module->loops = state;
+    AYA_UNLOCK(module);
+}
+
+/* All states, as a list; who walks through it runs anybody's code, which may end any of them. */
+static PyObject *
+all_states(aya_module *module)
+{
+    PyObject *list = PyList_New(0);
+    int status = list == NULL ? -1 : 0;
+
+    AYA_LOCK(module);
+    for (LoopState *state = module->loops; state != NULL && status == 0; state = state->next) {
+        PyObject *alive = referent(state->self_ref);
+        if (alive != NULL) {
+            status = PyList_Append(list, alive);
+            Py_DECREF(alive); /* not the last: the list has it, or else memory is at its end */
+        }
+    }
+    AYA_UNLOCK(module);
+    if (status < 0) {
+        Py_CLEAR(list);
+    }
+    return list;
 }
 
 static void
 release_context(LoopState *state)
 {
-    aya_context *context = state->context;
+    aya_context *context;
 
+    AYA_LOCK(state->module);
+    context = state->context;
+    state->context = NULL;
+    for (int i = 0; context != NULL && i < AYA_ROUTE_COUNT; i++) {
+        state->module->ended_routes[i] += aya_context_routes(context)[i];
+    }
+    AYA_UNLOCK(state->module);
     if (context == NULL) {
         return;
     }
     while (state->timed_first != NULL) {
         aya_deadline_drop(state->timed_first);
     }
-    const uint64_t *routes = aya_context_routes(context);
     stop_thread(state);
-    state->context = NULL;
-    for (int i = 0; i < AYA_ROUTE_COUNT; i++) {
-        state->module->ended_routes[i] += routes[i];
-    }
     aya_context_destroy(context);
 }
 
 static int
 make_context(LoopState *state, PyObject *loop)
 {
-    int error = aya_context_create(&state->module->config, &state->context);
+    AYA_LOCK(state->module);
+    aya_config config = state->module->config;
+    AYA_UNLOCK(state->module);
+    int error = aya_context_create(&config, &state->context);
 
     if (error < 0) {
         aya_raise(state->module, error, NULL);
@@ -432,34 +512,83 @@ is_usable(const LoopState *state)
            && aya_context_generation(state->context) == aya_fork_generation();
 }
 
+#if AYA_FREE_THREADED
+/* `current` cannot be looked at where another thread may free the state: the thread's own
+ * dictionary has a weak reference. */
 static LoopState *
-state_of_loop(aya_module *module, PyObject *loop)
+state_known_here(aya_module *module, PyObject *loop)
 {
-    LoopState *state = current.epoch == __atomic_load_n(&epoch, __ATOMIC_ACQUIRE) ? current.state
-                                                                                  : NULL;
+    PyObject *dict = PyThreadState_GetDict(), *reference = NULL;
 
-    if (state == NULL || !is_state_of(state, module, loop)) {
-        state = module->loops;
-        while (state != NULL && !is_state_of(state, module, loop)) {
-            state = state->next;
-        }
-    }
-    if (state != NULL) {
-        set_current(state);
-        if (is_usable(state)) {
-            return (LoopState *)Py_NewRef((PyObject *)state);
-        }
-        Py_INCREF(state);
-        if (renew_context(state, loop) < 0) {
-            Py_DECREF(state);
-            return NULL;
-        }
-        return state;
-    }
-    if (aya_loops_sweep(module) < 0) {
+    if (dict == NULL || PyDict_GetItemRef(dict, (PyObject *)module->loop_type, &reference) <= 0) {
+        PyErr_Clear();
         return NULL;
     }
-    state = PyObject_New(LoopState, module->loop_type);
+    LoopState *state = (LoopState *)referent(reference);
+    Py_DECREF(reference);
+    if (state != NULL && !is_state_of(state, module, loop)) {
+        Py_CLEAR(state);
+    }
+    return state;
+}
+
+static void
+make_known_here(LoopState *state)
+{
+    PyObject *dict = PyThreadState_GetDict();
+
+    if (dict != NULL
+        && PyDict_SetItem(dict, (PyObject *)state->module->loop_type, state->self_ref) < 0) {
+        PyErr_Clear();
+    }
+}
+#else
+static LoopState *
+state_known_here(aya_module *module, PyObject *loop)
+{
+    LoopState *state = current.state;
+
+    if (current.epoch != __atomic_load_n(&epoch, __ATOMIC_ACQUIRE) || state == NULL
+        || !is_state_of(state, module, loop)) {
+        return NULL;
+    }
+    return (LoopState *)Py_NewRef((PyObject *)state);
+}
+
+static void
+make_known_here(LoopState *Py_UNUSED(state))
+{
+}
+#endif
+
+/* The state of the loop; *state is NULL where it has none. New references. 0 or -1. */
+static int
+find_state(aya_module *module, PyObject *loop, LoopState **state)
+{
+    *state = state_known_here(module, loop);
+    if (*state != NULL) {
+        return 0;
+    }
+    PyObject *states = all_states(module);
+    if (states == NULL) {
+        return -1;
+    }
+    for (Py_ssize_t i = 0; *state == NULL && i < PyList_GET_SIZE(states); i++) {
+        LoopState *one = (LoopState *)PyList_GET_ITEM(states, i);
+        if (is_state_of(one, module, loop)) {
+            *state = (LoopState *)Py_NewRef((PyObject *)one);
+            make_known_here(one);
+        }
+    }
+    Py_DECREF(states);
+    return 0;
+}
+
+static LoopState *
+new_state(aya_module *module, PyObject *loop)
+{
+    LoopState *state = PyObject_New(LoopState, module->loop_type);
+
     if (state == NULL) {
         return NULL;
     }
@@ -467,16 +596,38 @@ state_of_loop(aya_module *module, PyObject *loop)
     state->module = module;
     state->loop = loop;
     state->loop_ref = PyWeakref_NewRef(loop, NULL);
-    if (state->loop_ref == NULL || make_context(state, loop) < 0) {
+    state->self_ref = PyWeakref_NewRef((PyObject *)state, NULL);
+    if (state->loop_ref == NULL || state->self_ref == NULL || make_context(state, loop) < 0) {
         Py_DECREF(state);
         return NULL;
     }
-    state->next = module->loops;
-    if (module->loops != NULL) {
-        module->loops->previous = state;
+    link_state(state);
+    make_known_here(state);
+    return state;
+}
+
+static LoopState *
+state_of_loop(aya_module *module, PyObject *loop)
+{
+    LoopState *state;
+
+    if (find_state(module, loop, &state) < 0) {
+        return NULL;
     }
-    module->loops = state;
+    if (state == NULL) {
+        if (aya_loops_sweep(module) < 0) {
+            return NULL;
+        }
+        state = new_state(module, loop);
+        if (state == NULL) {
+            return NULL;
+        }
+    }
     set_current(state);
+    if (!is_usable(state) && renew_context(state, loop) < 0) {
+        Py_DECREF(state);
+        return NULL;
+    }
     return state;
 }
 
@@ -510,10 +661,11 @@ aya_loop_here(aya_module *module, PyObject **loop, LoopState **state)
 static int
 is_over(LoopState *state)
 {
-    if (!is_state_of(state, state->module, state->loop)) {
+    PyObject *loop = referent(state->loop_ref);
+
+    if (loop == NULL) {
         return 1;
     }
-    PyObject *loop = Py_NewRef(state->loop);
     PyObject *closed = PyObject_CallMethodNoArgs(loop, state->module->str_is_closed);
     Py_DECREF(loop);
     if (closed == NULL) {
@@ -524,43 +676,53 @@ is_over(LoopState *state)
     return over;
 }
 
+/* A thread that still uses operations of a loop that it has closed must not find its context ended
+ * by another. */
+static bool
+is_to_sweep(LoopState *state)
+{
+    bool own = true;
+
+    if (AYA_FREE_THREADED) {
+        AYA_LOCK(state->module);
+        own = state->context == NULL || aya_context_is_own(state->context);
+        AYA_UNLOCK(state->module);
+    }
+    return own;
+}
+
 int
 aya_loops_sweep(aya_module *module)
 {
-    /* is_closed() lets other threads run, and what a context delivers at its end is anybody's
-     * code: the state at hand is held, and the next one is looked up only afterwards. */
-    LoopState *state = module->loops;
+    PyObject *states = all_states(module);
+    int over = states == NULL ? -1 : 0;
 
-    Py_XINCREF(state);
-    while (state != NULL) {
-        int over = is_over(state);
+    for (Py_ssize_t i = 0; over >= 0 && i < PyList_GET_SIZE(states); i++) {
+        LoopState *state = (LoopState *)PyList_GET_ITEM(states, i);
+        over = is_to_sweep(state) ? is_over(state) : 0;
         if (over == 1) {
             unlink_state(state);
             release_context(state);
         }
-        LoopState *next = over == 1 ? module->loops : state->next;
-        Py_XINCREF(next);
-        Py_DECREF(state);
-        state = next;
-        if (over < 0) {
-            Py_XDECREF(state);
-            return -1;
-        }
     }
-    return 0;
+    Py_XDECREF(states);
+    return over < 0 ? -1 : 0;
 }
 
 void
 aya_loops_end(aya_module *module)
 {
-    /* What a context delivers at its end may free any of the others. */
-    while (module->loops != NULL) {
-        LoopState *state = module->loops;
-        Py_INCREF(state);
-        unlink_state(state);
-        release_context(state);
-        Py_DECREF(state);
+    PyObject *states = all_states(module);
+
+    if (states == NULL) {
+        PyErr_WriteUnraisable(NULL);
+        return;
     }
+    for (Py_ssize_t i = 0; i < PyList_GET_SIZE(states); i++) {
+        unlink_state((LoopState *)PyList_GET_ITEM(states, i));
+        release_context((LoopState *)PyList_GET_ITEM(states, i));
+    }
+    Py_DECREF(states);
 }
 
 void
@@ -569,6 +731,7 @@ aya_loops_stats(PyObject *module, uint64_t routes[AYA_ROUTE_COUNT], size_t *cont
 {
     aya_module *state = aya_module_state(module);
 
+    AYA_LOCK(state);
     *contexts = *pending = 0;
     for (int i = 0; i < AYA_ROUTE_COUNT; i++) {
         routes[i] = state->ended_routes[i];
@@ -583,6 +746,7 @@ aya_loops_stats(PyObject *module, uint64_t routes[AYA_ROUTE_COUNT], size_t *cont
             routes[i] += aya_context_routes(loop->context)[i];
         }
     }
+    AYA_UNLOCK(state);
 }
 
 static void
@@ -600,13 +764,23 @@ loop_dealloc(PyObject *self)
         operation->next_ready = NULL;
         Py_DECREF(operation);
     }
+    if (state->weak_references != NULL) {
+        PyObject_ClearWeakRefs(self);
+    }
+    Py_XDECREF(state->self_ref);
     Py_XDECREF(state->loop_ref);
     PyObject_Free(self);
     Py_DECREF(type);
 }
 
+static PyMemberDef loop_members[] = {
+    {"__weaklistoffset__", Py_T_PYSSIZET, offsetof(LoopState, weak_references), Py_READONLY, NULL},
+    {NULL, 0, 0, 0, NULL},
+};
+
 static PyType_Slot loop_slots[] = {
     {Py_tp_dealloc, loop_dealloc},
+    {Py_tp_members, loop_members},
     {0, NULL},
 };
 

@@ -27,7 +27,9 @@ struct LoopState {
     unsigned callback_inline;  /* operations that finished inline in this callback */
     Operation *timed_first, *timed_last; /* commands with a deadline, by it; owned */
     int64_t armed_for;         /* when the loop's timer comes; 0: not armed */
-    LoopState *next, *previous; /* in module->loops */
+    PyObject *self_ref;        /* weak: how others than its owners get at the state */
+    PyObject *weak_references;
+    LoopState *next, *previous; /* in module->loops; under the module's lock */
 };
 
 /* A clock that no setting of the time moves, in nanoseconds. */

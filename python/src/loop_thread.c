@@ -14,10 +14,10 @@
 struct aya_loop_thread {
     aya_context *context;
     PyInterpreterState *interpreter;
-    PyObject *loop;           /* weak reference */
     PyObject *callback;       /* borrowed: an attribute of the loop */
-    PyObject *name;           /* of call_soon_threadsafe; NULL once stopped */
     pthread_mutex_t lock;     /* guards what follows; never held with the GIL wanted */
+    PyObject *loop;           /* weak reference; NULL once stopped */
+    PyObject *name;           /* of call_soon_threadsafe; likewise */
     pthread_cond_t changed;
     bool told;                /* the callback is called for, and has not reaped */
     bool stopped;
@@ -34,14 +34,18 @@ call_loop(aya_loop_thread *thread)
     bool told = false;
 
     PyEval_AcquireThread(state);
-    PyObject *loop = NULL;
-    if (thread->name != NULL) { /* not stopped */
+    PyObject *loop = NULL, *name, *reference;
+    pthread_mutex_lock(&thread->lock);
+    name = Py_XNewRef(thread->name);
+    reference = Py_XNewRef(thread->loop);
+    pthread_mutex_unlock(&thread->lock);
+    if (name != NULL) { /* not stopped */
 #if PY_VERSION_HEX >= 0x030d0000
-        if (PyWeakref_GetRef(thread->loop, &loop) < 0) {
+        if (PyWeakref_GetRef(reference, &loop) < 0) {
             PyErr_Clear();
         }
 #else
-        loop = Py_XNewRef(PyWeakref_GET_OBJECT(thread->loop));
+        loop = Py_XNewRef(PyWeakref_GET_OBJECT(reference));
         if (loop == Py_None) {
             Py_CLEAR(loop);
         }
@@ -49,9 +53,7 @@ call_loop(aya_loop_thread *thread)
     }
     if (loop != NULL) {
         PyObject *arguments[] = {loop, thread->callback};
-        PyObject *name = Py_NewRef(thread->name);
         PyObject *handle = PyObject_VectorcallMethod(name, arguments, 2, NULL);
-        Py_DECREF(name);
         told = handle != NULL;
         if (!told) {
             PyErr_Clear(); /* the loop is closed */
@@ -59,6 +61,8 @@ call_loop(aya_loop_thread *thread)
         Py_XDECREF(handle);
         Py_DECREF(loop);
     }
+    Py_XDECREF(name);
+    Py_XDECREF(reference);
     PyThreadState_Clear(state);
     PyThreadState_DeleteCurrent();
     return told;
@@ -151,16 +155,20 @@ aya_loop_thread_go_on(aya_loop_thread *thread)
 void
 aya_loop_thread_stop(aya_loop_thread *thread)
 {
+    PyObject *name, *loop;
     bool itself;
 
-    Py_CLEAR(thread->name);
-    Py_CLEAR(thread->loop);
     pthread_mutex_lock(&thread->lock);
+    name = thread->name;
+    loop = thread->loop;
+    thread->name = thread->loop = NULL;
     thread->stopped = true;
     itself = thread->told && pthread_equal(thread->self, pthread_self());
     thread->orphaned = itself;
     pthread_cond_broadcast(&thread->changed);
     pthread_mutex_unlock(&thread->lock);
+    Py_XDECREF(name);
+    Py_XDECREF(loop);
     if (itself) {
         return;
     }

@@ -18,6 +18,9 @@ struct aya_module {
     PyObject *stat_result;        /* os.stat_result */
     PyObject *str_call_soon, *str_call_soon_threadsafe, *str_is_closed, *str_call_exception_handler;
     aya_config config;
+#ifdef Py_GIL_DISABLED
+    PyMutex lock;                 /* guards `config`, `loops`, `cores`, `ended_routes` */
+#endif
     PyObject *stop_iteration;     /* kept for awaits that find their result ready; or NULL */
     Operation *kept_operations;   /* memory for the next ones, by next_ready */
     size_t kept_count;

@@ -2,6 +2,7 @@
  * commands made before it has ended wait behind it.
  */
 #include "core.h"
+#include "guard.h"
 #include "loop.h"
 #include "system.h"
 #include "text.h"
@@ -40,6 +41,53 @@ on_wake(aya_stream *stream)
     aya_core_advance((aya_core *)stream);
 }
 
+#if AYA_FREE_THREADED
+static void
+call_guarded(aya_stream *stream, void (*function)(aya_stream *stream))
+{
+    PyObject *guard = Py_NewRef(aya_core_guard((aya_core *)stream));
+
+    AYA_GUARD(guard);
+    function(stream);
+    AYA_UNGUARD();
+    Py_DECREF(guard);
+}
+
+static int
+add_guard(aya_core *core)
+{
+    core->guard = PyObject_CallNoArgs((PyObject *)&PyBaseObject_Type);
+    core->stream.guarded = call_guarded;
+    return core->guard == NULL ? -1 : 0;
+}
+
+static void
+drop_guard(aya_core *core)
+{
+    Py_CLEAR(core->guard);
+}
+#else
+static int
+add_guard(aya_core *Py_UNUSED(core))
+{
+    return 0;
+}
+
+static void
+drop_guard(aya_core *Py_UNUSED(core))
+{
+}
+#endif
+
+void
+aya_file_set_core(AsyncFile *file, aya_core *core)
+{
+    file->core = core;
+#if AYA_FREE_THREADED
+    file->guard = Py_NewRef(core->guard);
+#endif
+}
+
 aya_core *
 aya_core_new(aya_module *module)
 {
@@ -47,6 +95,10 @@ aya_core_new(aya_module *module)
 
     if (core == NULL) {
         PyErr_NoMemory();
+        return NULL;
+    }
+    if (add_guard(core) < 0) {
+        PyMem_Free(core);
         return NULL;
     }
     core->module = module;
@@ -59,17 +111,20 @@ aya_core_new(aya_module *module)
     core->stream.keep = keep;
     core->stream.release = release;
     core->stream.generation = aya_fork_generation();
+    AYA_LOCK(module);
     core->next = module->cores;
     if (core->next != NULL) {
         core->next->previous = core;
     }
     module->cores = core;
+    AYA_UNLOCK(module);
     return core;
 }
 
 static void
 core_free(aya_core *core)
 {
+    AYA_LOCK(core->module);
     if (core->previous != NULL) {
         core->previous->next = core->next;
     } else {
@@ -78,12 +133,14 @@ core_free(aya_core *core)
     if (core->next != NULL) {
         core->next->previous = core->previous;
     }
+    AYA_UNLOCK(core->module);
     aya_stream_release(&core->stream);
     Py_CLEAR(core->open_error);
     Py_CLEAR(core->late_error);
     Py_CLEAR(core->path);
     Py_CLEAR(core->path_bytes);
     Py_CLEAR(core->opener);
+    drop_guard(core);
     PyMem_Free(core);
 }
 
@@ -135,7 +192,7 @@ view_of(aya_core *core)
     AsyncFile *file = (AsyncFile *)core->module->file_type->tp_alloc(core->module->file_type, 0);
 
     if (file != NULL) {
-        file->core = core;
+        aya_file_set_core(file, core);
         core->references++;
         file->mode = PyUnicode_FromString("");
     }
@@ -163,8 +220,8 @@ close_dropped(aya_core *core)
     close_blocking(core);
 }
 
-void
-aya_core_drop(aya_core *core)
+static void
+drop(aya_core *core)
 {
     if (--core->references > 0) {
         return;
@@ -180,6 +237,17 @@ aya_core_drop(aya_core *core)
         }
     }
     core_free(core);
+}
+
+void
+aya_core_drop(aya_core *core)
+{
+    PyObject *guard = Py_XNewRef(aya_core_guard(core));
+
+    AYA_GUARD(guard);
+    drop(core);
+    AYA_UNGUARD();
+    Py_XDECREF(guard);
 }
 
 void
@@ -199,7 +267,10 @@ aya_cores_end(aya_module *module)
         if (core->state != AYA_CORE_OPEN || core->stream.generation != aya_fork_generation()) {
             continue;
         }
-        int error = aya_stream_drain_blocking(&core->stream);
+        int error;
+        AYA_GUARD(aya_core_guard(core));
+        error = aya_stream_drain_blocking(&core->stream);
+        AYA_UNGUARD();
         if (error < 0) {
             aya_raise(module, error, core->path);
             PyErr_WriteUnraisable(core->path);
@@ -628,7 +699,10 @@ step_close(Operation *operation)
     if (before_close(operation) == AYA_PENDING) {
         return AYA_STEP_PENDING;
     }
-    if (!core->closefd && core->stream.file.in_flight > 0) {
+    /* Here nothing else waits for the end of what uses the file, or its own description of it. */
+    bool waits = !core->closefd
+                 || (AYA_FREE_THREADED && core->stream.file.io != core->stream.file.handle);
+    if (waits && core->stream.file.in_flight > 0) {
         return AYA_STEP_PENDING;
     }
     result = aya_stream_close(&core->stream);
@@ -646,7 +720,7 @@ step_close(Operation *operation)
 /* The time is over: the waiter gets a TimeoutError, what is queued is ended, and what the system
  * holds is cancelled; the descriptor goes back when it has let go. */
 static void
-close_timed_out(Operation *operation)
+time_out(Operation *operation)
 {
     aya_core *core = operation->file->core;
     const char *name = core->head == NULL || core->head == operation ? "an operation in flight"
@@ -659,10 +733,19 @@ close_timed_out(Operation *operation)
                  (long long)core->module->config.close_timeout_ms, name, core->path);
     aya_operation_end(operation, NULL);
     core->timed_out = true;
-    aya_stream_cancel(&core->stream);
-    if (core->stream.back_busy) {
+    aya_core_cancel_front(core);
+    /* In another loop's context it ends when the system lets go. */
+    if (core->stream.back_busy && aya_context_is_own(core->stream.back.context)) {
         aya_cancel(&core->stream.back);
     }
+}
+
+static void
+close_timed_out(Operation *operation)
+{
+    AYA_GUARD(aya_file_guard(operation->file));
+    time_out(operation);
+    AYA_UNGUARD();
 }
 
 static int
@@ -681,7 +764,7 @@ end_waits(aya_core *core)
         && (core->stream.front.route == AYA_ROUTE_ALONE
             || (core->stream.file.kind == AYA_FILE_POLLABLE
                 && core->head->command.cancel < AYA_COMMAND_GO_ON))) {
-        aya_stream_cancel(&core->stream);
+        aya_core_cancel_front(core);
     }
 }
 
@@ -913,8 +996,11 @@ aya_file_open(PyTypeObject *type, PyObject *const *args, Py_ssize_t nargs, PyObj
     if (file == NULL) {
         return NULL;
     }
-    file->core = aya_core_new(module);
-    if (file->core == NULL || set_up(file, values) < 0
+    aya_core *core = aya_core_new(module);
+    if (core != NULL) {
+        aya_file_set_core(file, core);
+    }
+    if (core == NULL || set_up(file, values) < 0
         || PySys_Audit("open", "OOi", file->core->path, file->mode, system_flags(file->core)) < 0) {
         Py_DECREF((PyObject *)file);
         return NULL;
@@ -933,8 +1019,11 @@ aya_file_wrap(aya_module *module, int descriptor, PyObject *mode, bool owns, PyO
         return NULL;
     }
     file->mode = Py_NewRef(mode);
-    file->core = aya_core_new(module);
-    if (file->core == NULL || parse_mode(file->core, mode, &text) < 0) {
+    aya_core *core = aya_core_new(module);
+    if (core != NULL) {
+        aya_file_set_core(file, core);
+    }
+    if (core == NULL || parse_mode(core, mode, &text) < 0) {
         Py_DECREF((PyObject *)file);
         return NULL;
     }

@@ -2,6 +2,7 @@
  * it ends; how requests begin stands in request_glue.c, how commands run in command.c.
  */
 #include "file.h"
+#include "guard.h"
 #include "loop.h"
 
 #include <structmember.h>
@@ -66,13 +67,14 @@ drop_outcome(Operation *operation, PyObject *value)
         return;
     }
     PyObject *error = aya_take_exception();
-    if (operation->file != NULL && operation->file->core != NULL
-        && operation->file->core->late_error == NULL
-        && PyErr_GivenExceptionMatches(error, PyExc_OSError)) {
-        operation->file->core->late_error = error;
-    } else {
-        Py_DECREF(error);
+    if (operation->file != NULL && PyErr_GivenExceptionMatches(error, PyExc_OSError)) {
+        AYA_GUARD(aya_file_guard(operation->file));
+        if (operation->file->core != NULL && operation->file->core->late_error == NULL) {
+            operation->file->core->late_error = Py_NewRef(error);
+        }
+        AYA_UNGUARD();
     }
+    Py_DECREF(error);
 }
 
 void
@@ -262,15 +264,19 @@ call_back(Operation *operation, PyObject *callback, PyObject *context)
 int
 aya_operation_deliver(Operation *operation)
 {
-    PyObject *callback = operation->callback, *context = operation->callback_context;
-    PyObject *more = operation->callbacks;
+    PyObject *callback, *context, *more;
     int status = 0;
 
+    AYA_GUARD(aya_operation_guard(operation));
+    callback = operation->callback;
+    context = operation->callback_context;
+    more = operation->callbacks;
     operation->ready_queued = false;
     if (operation->state == AYA_PARKED) {
         operation->state = operation->parked_state;
     }
     operation->callback = operation->callback_context = operation->callbacks = NULL;
+    AYA_UNGUARD();
     if (callback != NULL) {
         status = call_back(operation, callback, context);
     }
@@ -518,11 +524,49 @@ aya_operation_leave(Operation *operation)
     leave(operation);
 }
 
+/* Whether another thread's loop has the operation's requests. */
+static bool
+is_elsewhere(Operation *operation)
+{
+    if (!AYA_FREE_THREADED || operation->state != AYA_PENDING_STATE
+        || operation->loop_state->context == NULL
+        || aya_context_is_own(operation->loop_state->context)) {
+        return false;
+    }
+    PyObject *running = aya_running_loop(operation->module);
+    Py_XDECREF(running);
+    return running != operation->loop;
+}
+
+/* Has the operation's loop cancel it. False: that is closed. */
+static bool
+cancel_there(Operation *operation, PyObject *message)
+{
+    PyObject *method = PyObject_GetAttrString((PyObject *)operation, "cancel");
+    PyObject *handle = NULL;
+
+    if (method != NULL) {
+        handle = PyObject_CallMethodObjArgs(operation->loop,
+                                            operation->module->str_call_soon_threadsafe, method,
+                                            message == NULL ? Py_None : message, NULL);
+        Py_DECREF(method);
+    }
+    if (handle == NULL) {
+        PyErr_Clear();
+        return false;
+    }
+    Py_DECREF(handle);
+    return true;
+}
+
 static bool
 cancel(Operation *operation, PyObject *message)
 {
     if (is_done(operation)) {
         return false;
+    }
+    if (is_elsewhere(operation) && cancel_there(operation, message)) {
+        return true;
     }
     if (message != NULL && message != Py_None) {
         Py_XSETREF(operation->cancel_message, Py_NewRef(message));
@@ -963,20 +1007,36 @@ operation_dealloc(PyObject *self)
     Py_DECREF(type);
 }
 
+#define GUARD_OF(self) aya_operation_guard((Operation *)(self))
+
+GUARDED_FAST(add_done_callback)
+GUARDED_FAST(operation_cancel)
+GUARDED_ONE(remove_done_callback)
+GUARDED_ONE(operation_result)
+GUARDED_ONE(operation_exception)
+GUARDED_ONE(operation_make_cancelled_error)
+GUARDED_ONE(operation_send)
+GUARDED_ONE(operation_close)
+GUARDED_POSITIONAL(operation_throw)
+GUARDED_SLOT(operation_next)
+GUARDED(PySendResult, operation_send_slot, (PyObject *self, PyObject *argument, PyObject **value),
+        (self, argument, value))
+
 static PyMethodDef operation_methods[] = {
-    {"add_done_callback", (PyCFunction)(void (*)(void))add_done_callback,
+    {"add_done_callback", (PyCFunction)(void (*)(void))guarded_add_done_callback,
      METH_FASTCALL | METH_KEYWORDS, NULL},
-    {"remove_done_callback", remove_done_callback, METH_O, NULL},
-    {"result", operation_result, METH_NOARGS, NULL},
-    {"exception", operation_exception, METH_NOARGS, NULL},
+    {"remove_done_callback", guarded_remove_done_callback, METH_O, NULL},
+    {"result", guarded_operation_result, METH_NOARGS, NULL},
+    {"exception", guarded_operation_exception, METH_NOARGS, NULL},
     {"done", operation_done, METH_NOARGS, NULL},
     {"cancelled", operation_cancelled, METH_NOARGS, NULL},
-    {"cancel", (PyCFunction)(void (*)(void))operation_cancel, METH_FASTCALL | METH_KEYWORDS, NULL},
+    {"cancel", (PyCFunction)(void (*)(void))guarded_operation_cancel,
+     METH_FASTCALL | METH_KEYWORDS, NULL},
     {"get_loop", operation_get_loop, METH_NOARGS, NULL},
-    {"_make_cancelled_error", operation_make_cancelled_error, METH_NOARGS, NULL},
-    {"send", operation_send, METH_O, NULL},
-    {"throw", (PyCFunction)(void (*)(void))operation_throw, METH_FASTCALL, NULL},
-    {"close", operation_close, METH_NOARGS, NULL},
+    {"_make_cancelled_error", guarded_operation_make_cancelled_error, METH_NOARGS, NULL},
+    {"send", guarded_operation_send, METH_O, NULL},
+    {"throw", (PyCFunction)(void (*)(void))guarded_operation_throw, METH_FASTCALL, NULL},
+    {"close", guarded_operation_close, METH_NOARGS, NULL},
     {"__class_getitem__", Py_GenericAlias, METH_O | METH_CLASS, NULL},
     {NULL, NULL, 0, NULL},
 };
@@ -997,7 +1057,7 @@ static PyGetSetDef operation_attributes[] = {
 
 PyDoc_STRVAR(operation_doc,
              "What every method of a file returns: an awaitable that has begun already.\n\n"
-             "It is a future to asyncio (add_done_callback, result, exception, cancel,\n"
+             "It is a future to asyncio (guarded_add_done_callback, result, exception, cancel,\n"
              "done) and a coroutine (send, throw, close), so await, gather, create_task,\n"
              "TaskGroup, wait_for, shield, as_completed, run_coroutine_threadsafe and\n"
              "asyncio.run take it.");
@@ -1010,9 +1070,9 @@ static PyType_Slot operation_slots[] = {
     {Py_tp_clear, operation_clear},
     {Py_tp_repr, operation_repr},
     {Py_tp_iter, PyObject_SelfIter},
-    {Py_tp_iternext, operation_next},
+    {Py_tp_iternext, guarded_operation_next},
     {Py_am_await, PyObject_SelfIter},
-    {Py_am_send, operation_send_slot},
+    {Py_am_send, guarded_operation_send_slot},
     {Py_tp_methods, operation_methods},
     {Py_tp_getset, operation_attributes},
     {0, NULL},

@@ -221,6 +221,8 @@ PyObject *aya_take_exception(void);
 void aya_command_cancel_pending(Operation *operation);
 /* The head of the core's queue runs on as far as it can; called by wake() and after an open. */
 void aya_core_advance(aya_core *core);
+/* Cancels what is in flight for the head; where the head is another loop's, that loop does it. */
+void aya_core_cancel_front(aya_core *core);
 
 /* Frees what is kept for reuse, and keeps no more. */
 void aya_operations_free_kept(aya_module *module);

@@ -5,6 +5,7 @@
  * Nothing here waits; an argument's own __index__, __fspath__ or __iter__ may run any Python code.
  */
 #include "core.h"
+#include "guard.h"
 #include "module.h"
 #include "system.h"
 
@@ -373,20 +374,18 @@ release_handle(PyObject *capsule)
     aya_core *core = PyCapsule_GetPointer(capsule, NULL);
 
     aya_file_unuse(&core->stream.file);
+    if (core->closing) {
+        aya_core_advance(core); /* its close() may wait for this */
+    }
     aya_core_drop(core);
 }
 
-int
-aya_take_handle(Operation *operation, PyObject *value, const char *name, aya_file **out)
+/* Holds the core of an open file, in use, with the operation; under the file's guard. */
+static int
+hold_core(Operation *operation, AsyncFile *file, const char *name, aya_file **out)
 {
-    aya_module *module = aya_module_of_type(Py_TYPE(operation));
+    aya_core *core = file->core;
 
-    if (!PyObject_TypeCheck(value, module->file_type)) {
-        PyErr_Format(PyExc_TypeError, "%s must be an AsyncFile, not '%.200s'", name,
-                     Py_TYPE(value)->tp_name);
-        return -1;
-    }
-    aya_core *core = ((AsyncFile *)value)->core;
     if (core == NULL || core->closing || core->state == AYA_CORE_FAILED
         || core->state == AYA_CORE_CLOSED) {
         PyErr_Format(PyExc_ValueError, "%s: I/O operation on closed file", name);
@@ -403,11 +402,25 @@ aya_take_handle(Operation *operation, PyObject *value, const char *name, aya_fil
     aya_file_use(&core->stream.file);
     core->references++;
     *out = &core->stream.file;
-    /* The file too: the operation begins when it has nothing buffered. */
-    if (aya_operation_hold(operation, capsule) < 0) {
+    return aya_operation_hold(operation, capsule);
+}
+
+int
+aya_take_handle(Operation *operation, PyObject *value, const char *name, aya_file **out)
+{
+    aya_module *module = aya_module_of_type(Py_TYPE(operation));
+    int status;
+
+    if (!PyObject_TypeCheck(value, module->file_type)) {
+        PyErr_Format(PyExc_TypeError, "%s must be an AsyncFile, not '%.200s'", name,
+                     Py_TYPE(value)->tp_name);
         return -1;
     }
-    return aya_operation_hold(operation, Py_NewRef(value));
+    AYA_GUARD(aya_file_guard((AsyncFile *)value));
+    status = hold_core(operation, (AsyncFile *)value, name, out);
+    AYA_UNGUARD();
+    /* The file too: the operation begins when it has nothing buffered. */
+    return status < 0 ? -1 : aya_operation_hold(operation, Py_NewRef(value));
 }
 
 /* Fills one span from the two values of a pair. A new reference to what keeps its memory, NULL on

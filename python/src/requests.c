@@ -2,6 +2,7 @@
  * begin, and how their outcome becomes a Python object. Knows kinds of result, not operations.
  */
 #include "core.h"
+#include "guard.h"
 #include "loop.h"
 #include "system.h"
 
@@ -283,19 +284,28 @@ handle_of(const Operation *operation, Py_ssize_t index)
     return NULL;
 }
 
+/* The file's name as given; NULL where there is none. A new reference. */
 static PyObject *
-path_of(const AsyncFile *file)
+path_of(AsyncFile *file)
 {
-    return file == NULL || file->core == NULL ? NULL : file->core->path;
+    PyObject *path = NULL;
+
+    if (file != NULL) {
+        AYA_GUARD(aya_file_guard(file));
+        path = file->core == NULL ? NULL : Py_XNewRef(file->core->path);
+        AYA_UNGUARD();
+    }
+    return path;
 }
 
 static void
 raise_error(Operation *operation)
 {
     const aya_op *op = &operation->request.op;
+    bool on_file = operation->file != NULL;
     AsyncFile *handle = handle_of(operation, 0);
-    PyObject *path = operation->file == NULL ? operation->paths[0] : path_of(operation->file);
-    PyObject *other = operation->file == NULL ? operation->paths[1] : path_of(handle);
+    PyObject *path = on_file ? path_of(operation->file) : Py_XNewRef(operation->paths[0]);
+    PyObject *other = on_file ? path_of(handle) : Py_XNewRef(operation->paths[1]);
 
     switch (aya_op_error_kind(op->code, (int)-op->result)) {
     case AYA_ERROR_UNSUPPORTED:
@@ -316,6 +326,8 @@ raise_error(Operation *operation)
             aya_raise(operation->module, op->result, path);
         }
     }
+    Py_XDECREF(path);
+    Py_XDECREF(other);
 }
 
 /* The value of a request that has ended, or NULL with its error set. */
@@ -360,17 +372,28 @@ end_request(Operation *operation)
     aya_operation_end(operation, take_value(operation));
 }
 
+/* close() of a descriptor that is not owned waits for the last of them. */
+static void
+request_left(AsyncFile *file)
+{
+    AYA_GUARD(aya_file_guard(file));
+    if (file->core != NULL && file->core->closing) {
+        aya_core_advance(file->core);
+    }
+    AYA_UNGUARD();
+}
+
 static void
 request_done(aya_request *request)
 {
     Operation *operation = (Operation *)((char *)request - offsetof(Operation, request));
 
+    AYA_GUARD((PyObject *)operation);
     operation->in_flight = false;
     end_request(operation);
-    if (operation->file != NULL && operation->file->core != NULL
-        && operation->file->core->closing) {
-        /* close() of a descriptor that is not owned waits for the last of them. */
-        aya_core_advance(operation->file->core);
+    AYA_UNGUARD();
+    if (operation->file != NULL) {
+        request_left(operation->file);
     }
     Py_DECREF(operation);
 }
@@ -429,37 +452,78 @@ settle_handle(aya_stream *stream)
     return result;
 }
 
-/* Starts the request on a file that is open and has nothing buffered. */
+/* The file is open and has nothing buffered: the request may have it. Under its guard. */
 static void
-start_request(Operation *operation)
+take_file(Operation *operation)
 {
     aya_request *request = &operation->request;
-    LoopState *state = operation->loop_state;
 
-    if (prepare(operation) < 0) {
-        aya_operation_end(operation, NULL);
-        return;
-    }
     if (operation->file != NULL) {
         if (aya_op_infos[request->op.code].changes) {
             aya_stream_drop(&operation->file->core->stream);
         }
         request->op.file = &operation->file->core->stream.file;
+        if (AYA_FREE_THREADED) {
+            /* The guard is not held over the inline call: threads that read one file at a time
+             * would only take turns. This keeps it open meanwhile. */
+            aya_file_hold(request->op.file);
+        }
     }
-    if (aya_try(state->context, request)) {
-        end_request(operation);
-        return;
+}
+
+/* Starts what did not end inline; under the file's guard. */
+static int
+start_taken(Operation *operation)
+{
+    if (AYA_FREE_THREADED && operation->file != NULL) {
+        aya_file_unuse(operation->request.op.file);
+        if (check_use(operation) < 0) {
+            return -1;
+        }
     }
-    request->done = request_done;
+    operation->request.done = request_done;
     operation->in_flight = true;
     Py_INCREF(operation);
-    aya_start(state->context, request);
-    if (aya_loop_started(state, operation->loop) < 0) {
+    aya_start(operation->loop_state->context, &operation->request);
+    return 0;
+}
+
+/* Starts the request on the file that it has taken. */
+static void
+start_request(Operation *operation)
+{
+    aya_request *request = &operation->request;
+    LoopState *state = operation->loop_state;
+    int status = prepare(operation);
+
+    if (status < 0 || aya_try(state->context, request)) {
+        if (AYA_FREE_THREADED && operation->file != NULL) {
+            aya_file_unuse(request->op.file);
+            request_left(operation->file);
+        }
+        if (status < 0) {
+            aya_operation_end(operation, NULL);
+        } else {
+            end_request(operation);
+        }
+        return;
+    }
+    if (operation->file == NULL) {
+        status = start_taken(operation);
+    } else {
+        AYA_GUARD(aya_file_guard(operation->file));
+        status = start_taken(operation);
+        AYA_UNGUARD();
+    }
+    if (status < 0) {
+        aya_operation_end(operation, NULL);
+        request_left(operation->file);
+    } else if (aya_loop_started(state, operation->loop) < 0) {
         PyErr_WriteUnraisable((PyObject *)operation);
     }
 }
 
-static int begin_behind_handles(Operation *operation, Py_ssize_t from);
+static void go_on(Operation *operation, Py_ssize_t next);
 
 /* command: object the request that waits, number[0] the place among its handles that comes next; 0:
  * the gate is its own file's. */
@@ -484,9 +548,10 @@ step_gate(Operation *gate)
     }
     if (!aya_operation_wanted(operation)) {
         PyErr_Clear();
-    } else if (result < 0 || check_use(operation) < 0
-               || begin_behind_handles(operation, next) < 0) {
+    } else if (result < 0) {
         aya_operation_end(operation, NULL);
+    } else {
+        go_on(operation, next);
     }
     gate->result = Py_NewRef(Py_None);
     return AYA_STEP_DONE;
@@ -523,48 +588,103 @@ needs_gate(const aya_core *core)
     return core->state != AYA_CORE_OPEN || core->writers > 0 || aya_stream_dirty(&core->stream);
 }
 
-/* Starts the request when the files that are its parameters, from number `from` on, have nothing
- * buffered and nothing read ahead. 0 or -1. */
+/* 1 where the file that is a parameter, number `next` - 1, is settled; 0 where a gate settles
+ * it. */
+static int
+settle_or_gate(Operation *operation, AsyncFile *file, Py_ssize_t next)
+{
+    aya_core *core = file->core;
+
+    if (core == NULL) {
+        return aya_file_check(file);
+    }
+    if (needs_gate(core) || (core->head != NULL && core->stream.file.positioned)) {
+        return begin_behind_gate(operation, file, next);
+    }
+    settle_handle(&core->stream);
+    return 1;
+}
+
+/* Takes the file when the files that are parameters, from number `from` on, have nothing buffered
+ * and nothing read ahead: 1, to be started by start_request(). 0 where it goes on behind a gate. */
 static int
 begin_behind_handles(Operation *operation, Py_ssize_t from)
 {
     AsyncFile *file;
 
     while ((file = handle_of(operation, from)) != NULL) {
-        aya_core *core = file->core;
+        int status;
         from++;
-        if (core == NULL) {
-            return aya_file_check(file);
+        AYA_GUARD(aya_file_guard(file));
+        status = settle_or_gate(operation, file, from);
+        AYA_UNGUARD();
+        if (status <= 0) {
+            return status;
         }
-        if (needs_gate(core) || (core->head != NULL && core->stream.file.positioned)) {
-            return begin_behind_gate(operation, file, from);
-        }
-        settle_handle(&core->stream);
     }
-    start_request(operation);
-    return 0;
+    if (from > 0 && AYA_FREE_THREADED && check_use(operation) < 0) {
+        return -1; /* closed meanwhile */
+    }
+    take_file(operation);
+    return 1;
+}
+
+/* The gate is open. */
+static void
+go_on(Operation *operation, Py_ssize_t next)
+{
+    int status = -1;
+
+    if (operation->file == NULL) {
+        status = begin_behind_handles(operation, next);
+    } else {
+        AYA_GUARD(aya_file_guard(operation->file));
+        status = check_use(operation) < 0 ? -1 : begin_behind_handles(operation, next);
+        AYA_UNGUARD();
+    }
+    if (status < 0) {
+        aya_operation_end(operation, NULL);
+    } else if (status > 0) {
+        start_request(operation);
+    }
+}
+
+/* As begin_behind_handles(), for the operation's own file too. */
+static int
+begin_on_file(Operation *operation)
+{
+    aya_core *core = operation->file->core;
+
+    if (core != NULL && core->stream.generation != aya_fork_generation()) {
+        aya_core_after_fork(core);
+    }
+    if (check_use(operation) < 0) {
+        return -1;
+    }
+    return needs_gate(core) ? begin_behind_gate(operation, operation->file, 0)
+                            : begin_behind_handles(operation, 0);
 }
 
 PyObject *
 aya_operation_begin(Operation *operation)
 {
+    int status;
+
     if (operation->state == AYA_UNBOUND) {
         return (PyObject *)operation;
     }
-    if (operation->file != NULL && operation->file->core != NULL
-        && operation->file->core->stream.generation != aya_fork_generation()) {
-        aya_core_after_fork(operation->file->core);
-    }
-    if (check_use(operation) < 0) {
-        return aya_operation_refused(operation);
-    }
-    if (operation->file != NULL && needs_gate(operation->file->core)) {
-        if (begin_behind_gate(operation, operation->file, 0) < 0) {
-            return aya_operation_refused(operation);
-        }
-    } else if (begin_behind_handles(operation, 0) < 0) {
-        return aya_operation_refused(operation);
+    if (operation->file == NULL) {
+        status = begin_behind_handles(operation, 0);
     } else {
+        AYA_GUARD(aya_file_guard(operation->file));
+        status = begin_on_file(operation);
+        AYA_UNGUARD();
+    }
+    if (status < 0) {
+        return aya_operation_refused(operation);
+    }
+    if (status > 0) {
+        start_request(operation);
         aya_operation_ended_inline(operation);
     }
     return (PyObject *)operation;
