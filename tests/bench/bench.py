@@ -1,148 +1,300 @@
-"""ayafileio side by side with the blocking calls of the standard library, on cached files.
+"""ayafileio side by side with its peers, the blocking calls and plain C: bench.py FOLDER [options].
 
-Usage: bench.py [FOLDER]. Each row is measured in rounds that alternate between the two; shown are
-the medians, in thousands of operations a second, and their ratio. The blocking calls hold the event
-loop all the while, so they are a limit, not a choice.
+Every library that is installed beside it is measured (those that are not are named), each row in a
+process of its own, the libraries one after another within a round, so that a slow moment of the
+machine hits all. Ratios are made within a round; shown is their median. Nothing here fails by being
+slow. FOLDER should be on a real disk; it gets up to 600 MiB of files, which are kept.
 """
 
-import asyncio
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
 import os
-import random
+import platform
+import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-import ayafileio
+import figures
+from rows import ROWS, Row, prepare
 
-ROUNDS = 5
-BLOCK = 4096
-FILE_SIZE = 64 << 20
-
-Work = Callable[[Path, int], Awaitable[None]]
-
-
-def offsets(count: int) -> list[int]:
-    chosen = random.Random(count)
-    return [chosen.randrange(FILE_SIZE // BLOCK) * BLOCK for _ in range(count)]
+HERE = Path(__file__).resolve().parent
+LIMIT = "C"
+Outcome = dict[str, Any]
 
 
-async def read_one_by_one(folder: Path, count: int) -> None:
-    async with ayafileio.open(folder / "data") as f:
-        for offset in offsets(count):
-            await f.read_at(offset, BLOCK)
+@dataclass(frozen=True)
+class Participant:
+    label: str
+    library: str
+    python: str
+    backend: str = ""
 
 
-async def read_together(folder: Path, count: int) -> None:
-    async with ayafileio.open(folder / "data") as f:
-        await asyncio.gather(*(f.read_at(offset, BLOCK) for offset in offsets(count)))
+# -- who takes part ----------------------------------------------------------------------------
 
 
-async def read_blocking(folder: Path, count: int) -> None:
-    with open(folder / "data", "rb") as f:
-        fd = f.fileno()
-        for offset in offsets(count):
-            os.pread(fd, BLOCK, offset)
+def installed(python: str) -> dict[str, str | None]:
+    out = subprocess.run([python, HERE / "child.py", "--which"], capture_output=True, text=True)
+    if out.returncode != 0:
+        sys.exit(f"{python} cannot run tests/bench/child.py: {out.stderr.strip()}")
+    return json.loads(out.stdout)
 
 
-async def small_writes(folder: Path, count: int) -> None:
-    async with ayafileio.open(folder / "written", "wb") as f:
-        for _ in range(count):
-            await f.write(b"x" * 80)
+def participants(options: argparse.Namespace) -> list[Participant]:
+    peers = installed(options.peers)
+    taken = [Participant("sync", "sync", sys.executable),
+             Participant("ayafileio", "ayafileio", sys.executable, options.backend)]
+    for library, version in peers.items():
+        if library == "ayafileio" and options.peers != sys.executable and version:
+            taken.append(Participant(f"ayafileio {version}", library, options.peers))
+        elif version and library not in ("sync", "ayafileio"):
+            taken.append(Participant(library, library, options.peers))
+    for other in options.python:
+        label, _, python = other.partition("=")
+        taken.append(Participant(label, "ayafileio", python))
+    missing = [library for library, version in peers.items() if version is None]
+    if missing:
+        print("not installed, so not measured:", ", ".join(missing))
+    return taken
 
 
-async def small_writes_blocking(folder: Path, count: int) -> None:
-    with open(folder / "written", "wb") as f:
-        for _ in range(count):
-            f.write(b"x" * 80)
+def build_limit(folder: str) -> str | None:
+    """The C program, or None where it cannot be built."""
+    program = f"{folder}/limit"
+    compiler = os.environ.get("CC", "cc")
+    command = [compiler, "-O2", "-std=gnu11", "-o", program, str(HERE / "limit.c"), "-lpthread"]
+    for extra in (["-DWITH_URING", "-luring"], []):
+        try:
+            if subprocess.run([*command, *extra], capture_output=True).returncode == 0:
+                return program
+        except OSError:
+            break
+    print("no C compiler, so no plain C")
+    return None
 
 
-async def large_writes(folder: Path, count: int) -> None:
-    data = bytes(64 << 10)
-    async with ayafileio.open(folder / "written", "wb") as f:
-        for _ in range(count):
-            await f.write(data)
+# -- measuring ---------------------------------------------------------------------------------
 
 
-async def large_writes_blocking(folder: Path, count: int) -> None:
-    data = bytes(64 << 10)
-    with open(folder / "written", "wb") as f:
-        for _ in range(count):
-            f.write(data)
+def run(command: list[str], **variables: str) -> Outcome:
+    environment = {**os.environ, "PYTHONHASHSEED": "0", **variables}
+    try:
+        out = subprocess.run(command, capture_output=True, text=True, timeout=120,
+                             env=environment)
+        return json.loads(out.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        return {"error": "no end after two minutes"}
+    except (IndexError, ValueError):
+        return {"error": (out.stderr.strip().splitlines() or ["no output"])[-1]}
 
 
-async def lines(folder: Path, count: int) -> None:
-    async with ayafileio.open(folder / "lines", "r", encoding="utf-8") as f:
-        async for _ in f:
-            pass
+def measure_row(row: Row, taken: list[Participant], options: argparse.Namespace,
+                limit: str | None) -> dict[str, list[Outcome]]:
+    outcomes: dict[str, list[Outcome]] = {}
+    folder = str(options.folder)
+    for _ in range(options.rounds):
+        if limit and row.limit:
+            command = [limit, folder, str(options.seconds), *row.limit]
+            outcomes.setdefault(LIMIT, []).append(run(command))
+        for one in taken:
+            past = outcomes.setdefault(one.label, [])
+            if (row.only and one.library not in row.only) or (past and "count" not in past[-1]):
+                continue  # it will not be there the next time either
+            command = [one.python, str(HERE / "child.py"), row.name, one.library, folder,
+                       str(options.seconds), str(options.scale), options.loop]
+            past.append(run(command, BENCH_BACKEND=one.backend))
+    return {label: past for label, past in outcomes.items() if past}
 
 
-async def lines_blocking(folder: Path, count: int) -> None:
-    with open(folder / "lines", encoding="utf-8") as f:
-        for _ in f:
-            pass
+# -- telling -----------------------------------------------------------------------------------
 
 
-async def appends(folder: Path, count: int) -> None:
-    async def work(name: int) -> None:
-        for _ in range(count // 50):
-            async with ayafileio.open(folder / f"append{name}", "ab") as f:
-                await f.write(b"x" * 80)
-
-    await asyncio.gather(*(work(name) for name in range(50)))
+def rates(past: list[Outcome]) -> list[float]:
+    return [one["count"] / one["seconds"] for one in past if one.get("count")]
 
 
-async def appends_blocking(folder: Path, count: int) -> None:
-    for name in range(50):
-        for _ in range(count // 50):
-            with open(folder / f"append{name}", "ab") as f:
-                f.write(b"x" * 80)
+def ratio(ours: list[Outcome], others: list[Outcome]) -> float | None:
+    """The median over rounds in which both were measured."""
+    pairs = zip(rates(ours), rates(others))
+    found = [mine / other for mine, other in pairs]
+    return statistics.median(found) if found else None
 
 
-async def small_files(folder: Path, count: int) -> None:
-    await ayafileio.read_bytes_many([folder / "small"] * count)
+def best_peer(outcomes: dict[str, list[Outcome]]) -> str | None:
+    peers = {label: statistics.median(rates(past)) for label, past in outcomes.items()
+             if rates(past) and label not in (LIMIT, "sync", "ayafileio")}
+    return max(peers, key=lambda label: peers[label]) if peers else None
 
 
-async def small_files_blocking(folder: Path, count: int) -> None:
-    for _ in range(count):
-        with open(folder / "small", "rb") as f:
-            f.read()
+def number(value: float | None, form: str = ".2f") -> str:
+    return "-" if value is None else format(value, form)
 
 
-ROWS: list[tuple[str, int, Work, Work]] = [
-    ("4 KiB reads, one by one", 50_000, read_one_by_one, read_blocking),
-    ("4 KiB reads, all at once", 50_000, read_together, read_blocking),
-    ("80-byte writes", 200_000, small_writes, small_writes_blocking),
-    ("64 KiB writes", 2_000, large_writes, large_writes_blocking),
-    ("lines of text", 200_000, lines, lines_blocking),
-    ("open, append, close; 50 tasks", 5_000, appends, appends_blocking),
-    ("open, read, close", 10_000, small_files, small_files_blocking),
-]
+def short(rate: float) -> str:
+    return f"{rate / 1e6:.2f} M" if rate >= 1e6 else f"{rate / 1e3:.4g} k"
 
 
-def rate(work: Work, folder: Path, count: int) -> float:
-    start = time.perf_counter()
-    asyncio.run(work(folder, count))
-    return count / (time.perf_counter() - start) / 1000
+def print_row(row: Row, outcomes: dict[str, list[Outcome]]) -> None:
+    print(f"\n{row.name}: {row.title}")
+    for label, past in outcomes.items():
+        if not rates(past):
+            last = past[-1]
+            print(f"  {label:18} {last.get('missing') or 'error: ' + last.get('error', '?')}")
+            continue
+        cpu = statistics.median(one["cpu"] / one["count"] * 1e6 for one in past if one.get("count"))
+        memory = max(one["rss_kib"] for one in past) / 1024
+        lags = [f"{statistics.median(one[key] for one in past):.2f}"
+                for key in ("lag_p50_ms", "lag_p99_ms", "lag_max_ms") if key in past[0]]
+        print(f"  {label:18} {short(statistics.median(rates(past))):>9}/s"
+              f"  {number(ratio(past, outcomes.get('sync', []))):>6} of sync"
+              f"  {number(ratio(past, outcomes.get(LIMIT, []))):>5} of C"
+              f"  {cpu:8.3g} us of CPU  {memory:5.0f} MiB"
+              + (f"  lag {'/'.join(lags)} ms" if lags else ""), flush=True)
+
+
+def summary(measured: dict[str, dict[str, list[Outcome]]]) -> list[dict[str, Any]]:
+    """What stands in the last table: ours against the best peer, the blocking calls and C."""
+    lines = []
+    for name, outcomes in measured.items():
+        ours = outcomes.get("ayafileio", [])
+        peer = best_peer(outcomes)
+        if not rates(ours):
+            continue
+        counted = [one for one in ours if one.get("count")]
+        lines.append({
+            "row": name,
+            "rate": statistics.median(rates(ours)),
+            "cpu_us": statistics.median(one["cpu"] / one["count"] * 1e6 for one in counted),
+            "peer": peer,
+            "to_peer": ratio(ours, outcomes[peer]) if peer else None,
+            "to_sync": ratio(ours, outcomes.get("sync", [])),
+            "to_c": ratio(ours, outcomes.get(LIMIT, [])),
+        })
+    return lines
+
+
+def print_summary(lines: Iterable[dict[str, Any]], markdown: bool = False) -> None:
+    if markdown:
+        print("| row | a second | CPU, us | best peer | x peer | x sync | x C |")
+        print("| --- | --: | --: | --- | --: | --: | --: |")
+    else:
+        print(f"\n{'row':22}{'a second':>11}{'CPU us':>9}  {'best peer':16}{'x peer':>7}"
+              f"{'x sync':>8}{'x C':>7}")
+    for line in lines:
+        ratios = [number(line[key]) for key in ("to_peer", "to_sync", "to_c")]
+        rate, cpu, peer = short(line["rate"]), f"{line['cpu_us']:.3g}", line["peer"] or "-"
+        if markdown:
+            print(f"| `{line['row']}` | {rate} | {cpu} | {peer} | {' | '.join(ratios)} |")
+        else:
+            print(f"{line['row']:22}{rate:>11}{cpu:>9}  {peer:16}{ratios[0]:>7}{ratios[1]:>8}"
+                  f"{ratios[2]:>7}")
+
+
+# -- the command -------------------------------------------------------------------------------
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("folder", type=Path, nargs="?", help="where the files go; a temporary one by default")
+    add("--rows", default="", help="names or beginnings of names, by commas; --list shows them")
+    add("--all", action="store_true", help="the rows with half a million operations too")
+    add("--list", action="store_true")
+    add("--rounds", type=int, default=2)
+    add("--seconds", type=float, default=0.25, help="of each measurement")
+    add("--scale", type=float, default=1.0, help="of the counts that rows have")
+    add("--quick", action="store_true", help="one round of tiny runs: shows that it works")
+    add("--backend", default="", help="of ayafileio: io_uring, threads, ...")
+    add("--loop", choices=("asyncio", "uvloop"), default="asyncio")
+    add("--peers", default=sys.executable, help="the interpreter that has the other libraries")
+    add("--python", action="append", default=[], metavar="LABEL=EXE",
+        help="another interpreter that has an ayafileio")
+    add("--json", type=Path, help="keeps all figures in this file")
+    add("--plot", type=Path, help="draws the ratios to this SVG file")
+    add("--report", type=Path, help="measures nothing: tells what --json kept")
+    add("--markdown", action="store_true", help="the last table for a document")
+    options = parser.parse_args()
+    if options.quick:
+        options.rounds, options.seconds, options.scale = 1, 0.01, 0.002
+    return options
+
+
+def wanted_rows(options: argparse.Namespace) -> list[Row]:
+    names = [name for name in options.rows.split(",") if name]
+    unknown = [name for name in names if not any(row.name.startswith(name) for row in ROWS)]
+    if unknown:
+        sys.exit(f"no row begins with {unknown[0]!r}; --list shows all")
+    if names:
+        return [row for row in ROWS if row.name.startswith(tuple(names))]
+    return [row for row in ROWS if options.all or not row.large]
+
+
+def measure(options: argparse.Namespace) -> dict[str, Any]:
+    chosen = wanted_rows(options)
+    prepare(str(options.folder), any(row.cold for row in chosen))
+    taken = participants(options)
+    limit = build_limit(str(options.folder))
+    measured = {}
+    for row in chosen:
+        measured[row.name] = measure_row(row, taken, options, limit)
+        print_row(row, measured[row.name])
+    return {
+        "when": datetime.datetime.now(datetime.timezone.utc).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()}",
+        "processors": os.cpu_count(),
+        "loop": options.loop,
+        "backend": options.backend,
+        "rounds": options.rounds,
+        "rows": measured,
+    }
+
+
+def tell(data: dict[str, Any], options: argparse.Namespace) -> None:
+    lines = summary(data["rows"])
+    print_summary(lines, options.markdown)
+    if options.json and not options.report:
+        options.json.write_text(json.dumps(data, indent=1) + "\n")
+    if options.plot:
+        options.plot.write_text(figures.draw(lines, data["rows"]))
+
+
+def in_folder(options: argparse.Namespace, work: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """Runs the work with a folder to use: the one that was named, or one for this once."""
+    if options.folder is not None:
+        options.folder = options.folder.resolve()
+        options.folder.mkdir(parents=True, exist_ok=True)
+        return work()
+    options.folder = Path(tempfile.mkdtemp(prefix="bench-"))
+    try:
+        return work()
+    finally:
+        shutil.rmtree(options.folder)
 
 
 def main() -> None:
-    where = Path(sys.argv[1] if len(sys.argv) > 1 else ".").resolve()
-    with tempfile.TemporaryDirectory(prefix="bench-", dir=where) as name:
-        folder = Path(name)
-        (folder / "data").write_bytes(os.urandom(FILE_SIZE))
-        (folder / "lines").write_text("a line of text, with ä\n" * 200_000, "utf-8")
-        (folder / "small").write_bytes(b"x" * 1000)
-        print(f"backend: {ayafileio.get_backend_info()['backend']}; thousands a second")
-        print(f"{'':32}{'ayafileio':>10}{'blocking':>10}{'ratio':>8}")
-        for title, count, ours, theirs in ROWS:
-            rounds = [
-                (rate(ours, folder, count), rate(theirs, folder, count)) for _ in range(ROUNDS)
-            ]
-            mine, other = (statistics.median(column) for column in zip(*rounds))
-            print(f"{title:32}{mine:10.1f}{other:10.1f}{mine / other:8.2f}", flush=True)
+    options = parse()
+    if options.list:
+        for row in ROWS:
+            print(f"{row.name:22} {row.title}{' (--all)' if row.large else ''}")
+    elif options.report:
+        data = json.loads(options.report.read_text())
+        for row in ROWS:
+            if row.name in data["rows"] and not options.markdown:
+                print_row(row, data["rows"][row.name])
+        tell(data, options)
+    else:
+        tell(in_folder(options, lambda: measure(options)), options)
 
 
 if __name__ == "__main__":
