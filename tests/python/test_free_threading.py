@@ -1,8 +1,7 @@
 """Threads with a loop each, on files of their own and on one that they share: every byte is right.
 
 In a build of CPython without the GIL they run at the same time; with it they are plain tests of
-threads. AYA_FT_PYTHON names an interpreter without the GIL that has the package and pytest: the
-file then runs there too.
+threads. ./dev test runs the whole suite also under the interpreter that AYA_FT_PYTHON names.
 """
 
 import asyncio
@@ -20,10 +19,6 @@ import pytest
 THREADS = 4
 RECORD = 64
 RECORDS = 4000
-
-
-def has_gil():
-    return getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 def record(number):
@@ -78,27 +73,13 @@ def records(tmp_path):
     return path
 
 
-def test_import_leaves_the_gil_off():
+def test_the_gil_stays_off():
     if not sysconfig.get_config_var("Py_GIL_DISABLED"):
-        pytest.skip("this build of CPython has the GIL; AYA_FT_PYTHON names one without")
+        pytest.skip("this build of CPython has the GIL; AYA_FT_PYTHON names one without to ./dev")
+    assert not sys._is_gil_enabled(), "something has turned the GIL on"
     code = "import ayafileio, sys; sys.exit(sys._is_gil_enabled())"
     env = {name: value for name, value in os.environ.items() if name != "PYTHON_GIL"}
     assert subprocess.run([sys.executable, "-W", "error", "-c", code], env=env).returncode == 0
-
-
-def test_without_the_gil():
-    python = os.environ.get("AYA_FT_PYTHON")
-    if not sysconfig.get_config_var("Py_GIL_DISABLED") and not python:
-        pytest.skip("AYA_FT_PYTHON names no interpreter without the GIL")
-    if sysconfig.get_config_var("Py_GIL_DISABLED"):
-        assert not has_gil(), "something has turned the GIL on"
-        return
-    env = {k: v for k, v in os.environ.items() if k not in ("PYTHONPATH", "AYA_FT_PYTHON")}
-    if "AYA_FT_PYTHONPATH" in os.environ:
-        env["PYTHONPATH"] = os.environ["AYA_FT_PYTHONPATH"]
-    command = [python, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
-    done = subprocess.run(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    assert done.returncode == 0, done.stdout.decode(errors="replace")
 
 
 def test_files_of_their_own(tmp_path, backend):
