@@ -267,9 +267,9 @@ def test_a_child_of_a_fork_goes_on_with_the_pool_where_dispatch_was_chosen(tmp_p
 
         show("parent")
         child = os.fork()
-        show("child" if child == 0 else "parent")
         if child != 0:
-            assert os.waitpid(child, 0)[1] == 0
+            assert os.waitpid(child, 0)[1] == 0  # both use one file, and one pipe to print to
+        show("child" if child == 0 else "parent")
         """,
     )
     parent, other, third = sorted(out.splitlines(), reverse=True)
