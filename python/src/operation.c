@@ -1017,6 +1017,9 @@ GUARDED_ONE(operation_exception)
 GUARDED_ONE(operation_make_cancelled_error)
 GUARDED_ONE(operation_send)
 GUARDED_ONE(operation_close)
+GUARDED_ONE(operation_done)
+GUARDED_ONE(operation_cancelled)
+GUARDED_SLOT(operation_repr)
 GUARDED_POSITIONAL(operation_throw)
 GUARDED_SLOT(operation_next)
 GUARDED(PySendResult, operation_send_slot, (PyObject *self, PyObject *argument, PyObject **value),
@@ -1028,8 +1031,8 @@ static PyMethodDef operation_methods[] = {
     {"remove_done_callback", guarded_remove_done_callback, METH_O, NULL},
     {"result", guarded_operation_result, METH_NOARGS, NULL},
     {"exception", guarded_operation_exception, METH_NOARGS, NULL},
-    {"done", operation_done, METH_NOARGS, NULL},
-    {"cancelled", operation_cancelled, METH_NOARGS, NULL},
+    {"done", guarded_operation_done, METH_NOARGS, NULL},
+    {"cancelled", guarded_operation_cancelled, METH_NOARGS, NULL},
     {"cancel", (PyCFunction)(void (*)(void))guarded_operation_cancel,
      METH_FASTCALL | METH_KEYWORDS, NULL},
     {"get_loop", operation_get_loop, METH_NOARGS, NULL},
@@ -1068,7 +1071,7 @@ static PyType_Slot operation_slots[] = {
     {Py_tp_finalize, operation_finalize},
     {Py_tp_traverse, operation_traverse},
     {Py_tp_clear, operation_clear},
-    {Py_tp_repr, operation_repr},
+    {Py_tp_repr, guarded_operation_repr},
     {Py_tp_iter, PyObject_SelfIter},
     {Py_tp_iternext, guarded_operation_next},
     {Py_am_await, PyObject_SelfIter},
