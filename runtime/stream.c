@@ -213,7 +213,8 @@ aya_stream_learn(aya_stream *stream, aya_handle handle)
 void
 aya_stream_cancel(aya_stream *stream)
 {
-    if (stream->front_state == AYA_FRONT_BUSY) {
+    /* A close that was started while the last write is under way has to follow it. */
+    if (stream->front_state == AYA_FRONT_BUSY && stream->front_use != FRONT_CLOSE) {
         aya_cancel(&stream->front);
     }
 }

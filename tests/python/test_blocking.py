@@ -94,11 +94,26 @@ async def read_then_write(f):
     await f.seek(0)
     await f.read(10)
 
+async def blocks_behind(f):
+    block = b"b" * 65536
+    for _ in range(3):  # immutable: kept by reference, and written while the next ones come
+        await f.write(block)
+
+async def behind_then_read(f):
+    await f.write(b"c" * 65536)
+    await f.seek(0)
+    await f.read(10)
+
+async def beside(mode, call):
+    async with ayafileio.open("beside", "w+b") as local:
+        await local.write_at(0, b"0123456789" * 100)
+        return await use(mode, lambda f: call(f, local))
+
 async def gathered(f):
     await asyncio.gather(*[f.read_at(i * 100, 100) for i in range(20)])
 
 using("w+b", write=small_writes, large_write=lambda f: f.write(b"y" * 300_000),
-    dirty_close=dirty_close)
+    dirty_close=dirty_close, blocks_behind=blocks_behind, behind_then_read=behind_then_read)
 using("r+b",
     read=lambda f: f.read(), read_some=lambda f: f.read(100), readline=lambda f: f.readline(),
     readlines=lambda f: f.readlines(), iterate=lines, peek=lambda f: f.peek(1),
@@ -110,7 +125,22 @@ using("r+b",
     truncate=lambda f: f.truncate(1000), fsync=lambda f: f.fsync(),
     fdatasync=lambda f: f.fdatasync(),
     allocate=lambda f: f.allocate(0, 100), advise=lambda f: f.advise(), flush=lambda f: f.flush(),
-    read_then_write=read_then_write)
+    read_then_write=read_then_write, seek_data=lambda f: f.seek(0, os.SEEK_DATA),
+    seek_hole=lambda f: f.seek(0, os.SEEK_HOLE),
+    copy_inside=lambda f: f.copy_range(0, f, 40_000, 100))
+
+@step
+async def copy_range_from():
+    assert await beside("rb", lambda slow, local: slow.copy_range(0, local, 0, 5000)) == 5000
+
+@step
+async def copy_range_to():
+    assert await beside("r+b", lambda slow, local: local.copy_range(0, slow, 0, 1000)) == 1000
+
+@step
+async def an_opener():
+    async with ayafileio.open(HERE + "slow", "r+b", opener=os.open) as file:
+        await file.read(10)
 
 @step
 async def plain_attributes():
@@ -177,6 +207,7 @@ async def whole_file_functions():
 async def copy():
     await ayafileio.acopy(HERE + "slow", HERE + "copied")
     await ayafileio.acopy(HERE + "slow", "copied")
+    await ayafileio.acopy("copied", HERE + "copied", copy_stat=True)
 
 asyncio.run(measure())
 """
@@ -312,6 +343,38 @@ def expected_refusal(line):
 def test_a_slow_filesystem_holds_no_step(slow_mount, tmp_path, backend):
     wrong = held(tmp_path, backend, SLOW, MOUNT=slow_mount)
     assert [line for line in wrong if not expected_refusal(line)] == []
+
+
+def test_a_close_that_timed_out_follows_the_write_under_way(slow_mount, tmp_path, backend):
+    """It gives the descriptor back when the write has ended, and what was accepted is there."""
+    out = program(tmp_path, backend, f"""
+        ayafileio.configure({{"close_timeout_ms": 100}})
+
+        def is_open(fd):
+            try:
+                os.readlink(f"/proc/self/fd/{{fd}}")
+            except FileNotFoundError:
+                return False
+            return True
+
+        async def main():
+            file = await ayafileio.open({str(slow_mount / "slow")!r}, "wb")
+            await asyncio.sleep(0)
+            await file.write(b"b" * 65536)
+            fd = file.fileno()
+            try:
+                await file.close()
+            except TimeoutError:
+                print("timeout")
+            del file
+            gc.collect()
+            while is_open(fd):
+                await asyncio.sleep(0.05)
+
+        asyncio.run(main())
+        print(open({str(slow_mount / "slow")!r}, "rb").read() == b"b" * 65536)
+    """)
+    assert out.split() == ["timeout", "True"]
 
 
 def test_fifos_without_a_partner_hold_no_step(tmp_path, backend):
