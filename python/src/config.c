@@ -199,13 +199,18 @@ warn_deprecated(PyObject *options)
 }
 
 PyObject *
-aya_configure(PyObject *module, PyObject *options)
+aya_configure(PyObject *module, PyObject *args, PyObject *kwargs)
 {
+    static char *names[] = {"options", NULL};
+    PyObject *options;
     aya_module *state = aya_module_state(module);
     aya_config config = state->config;
     PyObject *name, *value;
     Py_ssize_t at = 0;
 
+    if (!PyArg_ParseTupleAndKeywords(args, kwargs, "O:configure", names, &options)) {
+        return NULL;
+    }
     if (!PyDict_Check(options)) {
         return PyErr_Format(PyExc_TypeError, "configure() takes a dict of options, not '%.200s'",
                             Py_TYPE(options)->tp_name);

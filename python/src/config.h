@@ -7,7 +7,7 @@
 
 #include "module.h"
 
-PyObject *aya_configure(PyObject *module, PyObject *options);
+PyObject *aya_configure(PyObject *module, PyObject *args, PyObject *kwargs);
 PyObject *aya_get_config(PyObject *module, PyObject *unused);
 PyObject *aya_reset_config(PyObject *module, PyObject *unused);
 PyObject *aya_drain_buffers(PyObject *module, PyObject *unused);
@@ -16,8 +16,8 @@ PyObject *aya_operation_ways(PyObject *module, PyObject *unused);
 PyObject *aya_stats(PyObject *module, PyObject *unused);
 
 #define AYA_CONFIG_METHODS                                                                         \
-    {"configure", aya_configure, METH_O,                                                           \
-     "configure($module, options, /)\n--\n\n"                                                      \
+    {"configure", (PyCFunction)(void (*)(void))aya_configure, METH_VARARGS | METH_KEYWORDS,        \
+     "configure($module, /, options)\n--\n\n"                                                      \
      "Change options for contexts made and files opened later. Nothing is changed where one\n"     \
      "of them is refused."},                                                                       \
     {"get_config", aya_get_config, METH_NOARGS,                                                    \

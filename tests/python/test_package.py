@@ -112,6 +112,14 @@ def test_config_has_the_options_of_the_type():
     assert set(ayafileio.get_config()) == set(ayafileio.AyafileioConfig.__annotations__)
 
 
+def test_configure_takes_its_options_by_name_too():
+    ayafileio.configure(options={"buffer_pool_max": 7})
+    assert ayafileio.get_config()["buffer_pool_max"] == 7
+    ayafileio.reset_config()
+    with pytest.raises(TypeError):
+        ayafileio.configure()
+
+
 def test_worker_count():
     ayafileio.set_io_worker_count(7)
     assert ayafileio.get_config()["io_worker_count"] == 7
