@@ -203,6 +203,7 @@ async def tasks_256(library: Library, run: Run, count: int, cap: float = 10.0) -
     read_at = library.at(file)
     offsets = random_offsets(count, 4096, CELL, DATA_SIZE)
     wanted = [(offset, mark(offset)) for offset in offsets] * (count // 4096 + 1)
+    await read_at(0, CELL)
     end = perf() + cap
 
     async def one(offset: int, first: bytes) -> int:
@@ -228,6 +229,7 @@ async def gather_256(library: Library, run: Run, count: int) -> None:
     read_at = library.at(file)
     offsets = random_offsets(count, min(count, 4096), CELL, DATA_SIZE)
     offsets = (offsets * (count // len(offsets) + 1))[:count]
+    await read_at(0, CELL)
 
     async def batch() -> int:
         got = await asyncio.gather(*[read_at(offset, CELL) for offset in offsets])
@@ -247,6 +249,7 @@ async def thousand(library: Library, run: Run, kind: str) -> None:
     marks = [mark(offset) for offset, _ in spans]
     many = library.read_many(file) if kind == "many" else None
     read_at = library.at(file)
+    await read_at(0, CELL)
 
     async def batch() -> int:
         if many is not None:
