@@ -111,6 +111,7 @@ struct aya_request {
     bool force_async;         /* the kernel must not run it inside a submit */
     bool held;                /* `shared` is in file->held; under the file's lock */
     bool settled;             /* posted_result is an aya_verdict of a settled operation */
+    bool whole;               /* a group that one worker serves, not a request a part */
     bool passed;              /* its turn at the file went on to the fence behind it */
 };
 

@@ -34,8 +34,8 @@ struct group {
 };
 
 /* The first error by position, else the number of parts. */
-static int64_t
-group_result(const aya_op *op)
+int64_t
+aya_group_result(const aya_op *op)
 {
     size_t size = aya_group_size(op);
 
@@ -83,7 +83,7 @@ aya_group_try(aya_context *context, aya_request *request)
             return false;
         }
     }
-    op->result = group_result(op);
+    op->result = aya_group_result(op);
     return true;
 }
 
@@ -91,7 +91,7 @@ static void
 end_group(aya_context *context, group *whole)
 {
     aya_request *request = whole->request;
-    int64_t result = group_result(&request->op);
+    int64_t result = aya_group_result(&request->op);
 
     request->op.result = request->cancelled && result >= 0 && whole->next < whole->size ? -ECANCELED
                                                                                        : result;

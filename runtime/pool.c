@@ -12,6 +12,7 @@
  * back behind it and the loops' threads.
  */
 #include "internal.h"
+#include "group.h"
 
 #include <pthread.h>
 
@@ -46,11 +47,48 @@ static pool shared_pool = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 /* -- workers ----------------------------------------------------------------------------------- */
 
+static bool
+is_cancelled(const aya_request *request)
+{
+    return __atomic_load_n(&request->backend_data, __ATOMIC_RELAXED) == JOB_CANCELLED;
+}
+
+/* Makes the calls of a group's parts until one fails. */
+static void
+serve_parts(aya_request *request)
+{
+    aya_op *op = &request->op;
+    size_t size = aya_group_size(op);
+
+    for (size_t i = (size_t)op->done; i < size; i++) {
+        aya_group_span(op, i)->result = 0;
+    }
+    for (size_t i = (size_t)op->done; i < size && !is_cancelled(request); i++) {
+        aya_op part;
+        aya_group_child(op, i, &part);
+        while (aya_settle(&part, aya_threads_call(&part)) != AYA_VERDICT_DONE) {
+        }
+        aya_group_span(op, i)->result = part.result;
+        op->done = (int64_t)i + 1;
+        if (part.result < 0) {
+            break;
+        }
+    }
+    op->result = (size_t)op->done < size && is_cancelled(request) ? -ECANCELED
+                                                                  : aya_group_result(op);
+}
+
 /* Makes the calls of one request until it is settled, or needs its context. Returns the request
  * that the thread is to serve next, or NULL. */
 static aya_request *
 serve_one(aya_request *request)
 {
+    if (request->whole) {
+        serve_parts(request);
+        aya_request *next = aya_request_pass_turn(request);
+        aya_request_post_settled(request, AYA_VERDICT_DONE);
+        return next;
+    }
     for (;;) {
         int64_t result = aya_threads_call(&request->op);
         /* EAGAIN: a descriptor with O_NONBLOCK; the context waits for it without a worker. */
@@ -59,8 +97,7 @@ serve_one(aya_request *request)
             return NULL;
         }
         aya_verdict verdict = aya_settle(&request->op, result);
-        if (verdict == AYA_VERDICT_DONE || verdict == AYA_VERDICT_GROW
-            || __atomic_load_n(&request->backend_data, __ATOMIC_RELAXED) == JOB_CANCELLED) {
+        if (verdict == AYA_VERDICT_DONE || verdict == AYA_VERDICT_GROW || is_cancelled(request)) {
             aya_request *next = verdict == AYA_VERDICT_DONE ? aya_request_pass_turn(request) : NULL;
             aya_request_post_settled(request, verdict);
             return next;

@@ -252,6 +252,24 @@ take_turn(aya_request *request, bool fence)
     return free;
 }
 
+/* Whether a group's parts would be the pool's one after the other: writes, which wait for each other
+ * at the file in any case. One job then makes them all. */
+static bool
+is_served_whole(aya_context *context, const aya_op *op)
+{
+    aya_op part;
+
+    if (op->file == NULL || op->file->kind != AYA_FILE_REGULAR || op->file->direct
+        || !aya_op_infos[aya_op_infos[op->code].each].takes
+        || (size_t)op->done >= aya_group_size(op)) {
+        return false;
+    }
+    aya_group_child(op, (size_t)op->done, &part);
+    int queue = choose_queue(context, &part);
+    return queue == AYA_QUEUE_FALLBACK
+           || (queue == AYA_QUEUE_BACKEND && context->backend->fallback == NULL);
+}
+
 static void
 note_habit(const aya_request *request)
 {
@@ -277,8 +295,9 @@ aya_start(aya_context *context, aya_request *request)
     request->route = AYA_ROUTE_BACKEND;
     request->cancelled = request->abandoned = request->force_async = false;
     request->held = request->settled = request->passed = false;
+    request->whole = info->each != AYA_OP_COUNT && is_served_whole(context, &request->op);
     context->pending++;
-    if (info->each != AYA_OP_COUNT) {
+    if (info->each != AYA_OP_COUNT && !request->whole) {
         move(context, request, AYA_STATE_IN_FLIGHT, &context->in_flight);
         int error = aya_group_start(context, request);
         if (error < 0) {
@@ -404,7 +423,8 @@ deliver(aya_context *context, aya_request *request)
     move(context, request, AYA_STATE_IDLE, NULL);
     context->pending--;
     context->routes[request->route]++;
-    if (op->file != NULL && info->each == AYA_OP_COUNT && !request->held && !request->passed) {
+    if (op->file != NULL && (info->each == AYA_OP_COUNT || request->whole) && !request->held
+        && !request->passed) {
         give_turn(context, op->file, info->fence);
     }
     if (request->abandoned && info->result == AYA_RESULT_HANDLE && op->result >= 0) {
@@ -593,7 +613,7 @@ cancel_held(aya_context *context, aya_request *request)
 static void
 cancel_in_flight(aya_context *context, aya_request *request)
 {
-    if (aya_op_infos[request->op.code].each != AYA_OP_COUNT) {
+    if (aya_op_infos[request->op.code].each != AYA_OP_COUNT && !request->whole) {
         aya_group_cancel(context, request);
     } else if (request->route == AYA_ROUTE_ALONE) {
         aya_alone_cancel(request);

@@ -276,6 +276,7 @@ main(int argc, char **argv)
         for (size_t done = 0; done < REWRITTEN; done += size) {
             need(write(fd, memory, size) == (ssize_t)size, "write");
         }
+        fsync(fd);
         start(seconds);
         count = random_calls(fd, memory, size, true);
     } else if (strcmp(mode, "cold") == 0 || strcmp(mode, "direct") == 0) {

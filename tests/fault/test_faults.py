@@ -186,6 +186,34 @@ def test_a_file_size_limit_makes_a_short_write_then_an_error(tmp_path, backend):
     )
 
 
+def test_many_writes_end_with_the_first_error(tmp_path, backend):
+    program(
+        tmp_path,
+        backend,
+        """
+        import errno, resource, signal
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+        async def main():
+            async with ayafileio.open("f", "w+b") as file:
+                pairs = [(i * 1000, bytes([65 + i]) * 1000) for i in range(20)]
+                try:
+                    await file.write_many(pairs)
+                except OSError as error:
+                    assert error.errno == errno.EFBIG, error
+                else:
+                    raise AssertionError("no error")
+                writing = file.write_many([(0, b"x" * 10_000)] * 2000)
+                writing.cancel()
+                assert await file.write_many([(9_999, b"z"), (0, b"y")]) == [1, 1]
+        asyncio.run(main())
+        content = open("f", "rb").read()
+        assert len(content) == 10_000 and content[0:1] == b"y" and content[-1:] == b"z", content
+        assert set(content[1:-1]) <= set(b"ABCDEFGHIJx"), content
+        """,
+    )
+
+
 def test_no_descriptors_left(tmp_path, backend):
     program(
         tmp_path,
