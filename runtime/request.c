@@ -252,8 +252,8 @@ take_turn(aya_request *request, bool fence)
     return free;
 }
 
-/* Whether a group's parts would be the pool's one after the other: writes, which wait for each other
- * at the file in any case. One job then makes them all. */
+/* Whether a group's parts would be the pool's one after the other: writes, which wait for each
+ * other at the file in any case. One job then makes them all. */
 static bool
 is_served_whole(aya_context *context, const aya_op *op)
 {

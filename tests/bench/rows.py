@@ -93,14 +93,18 @@ class Run:
     wall: float = 0.0
     cpu: float = 0.0
     count: int = 0
+    began: float = 0.0
+    ended: float = 0.0
     extra: dict[str, float] = field(default_factory=dict)
 
     def start(self) -> None:
         self.cpu -= time.process_time()
         self.wall -= perf()
-        self.end = perf() + self.seconds
+        self.began = perf()
+        self.end = self.began + self.seconds
 
     def stop(self) -> None:
+        self.ended = perf()
         self.wall += perf()
         self.cpu += time.process_time()
 
@@ -495,18 +499,17 @@ async def text_lines(library: Library, run: Run, at_once: bool) -> None:
 
 async def lag(library: Library, run: Run, what: str) -> None:
     """How late a timer of 1 ms comes beside 64 tasks that read or write."""
-    late: list[float] = []
+    beats: list[tuple[float, float]] = []  # when it should have come, and when it came
     over = False
 
     async def heartbeat() -> None:
         while not over:
-            before = perf()
+            due = perf() + 0.001
             await asyncio.sleep(0.001)
-            late.append(perf() - before - 0.001)
+            beats.append((due, perf()))
 
     beating = asyncio.ensure_future(heartbeat())
-    await asyncio.sleep(0.02)
-    late.clear()
+    await asyncio.sleep(0)
     if what == "write":
         with run.scratch() as path:
             block = os.urandom(4 * MIB)
@@ -532,7 +535,9 @@ async def lag(library: Library, run: Run, what: str) -> None:
         await reads(library, run, tasks=64, shared=True)
     over = True
     await beating
-    late.sort()
+    # Of a beat that was late because of what came before or after, only what lies within.
+    late = sorted(min(came, run.ended) - max(due, run.began) for due, came in beats
+                  if due < run.ended and came > run.began) or [0.0]
     run.extra = {
         "lag_p50_ms": late[len(late) // 2] * 1000,
         "lag_p99_ms": late[int(len(late) * 0.99)] * 1000,
