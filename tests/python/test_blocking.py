@@ -52,6 +52,7 @@ async def measure():
 
 SLOW = """
 HERE = MOUNT + "/"
+ayafileio.configure({"close_timeout_ms": 60_000})  # several large writes go on at a time
 
 async def use(mode, call=None, name="slow", **options):
     file = await ayafileio.open(HERE + name, mode, **options)
