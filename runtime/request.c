@@ -537,6 +537,7 @@ aya_request_pass_turn(aya_request *request)
         next = aya_request_of_shared(file->held.next);
         if (next->context == request->context && aya_op_infos[next->op.code].fence) {
             request->passed = true;
+            next->route = request->route;
             next->held = false;
             aya_link_remove(&next->shared);
             file->fenced = true;
