@@ -1060,7 +1060,7 @@ static PyGetSetDef operation_attributes[] = {
 
 PyDoc_STRVAR(operation_doc,
              "What every method of a file returns: an awaitable that has begun already.\n\n"
-             "It is a future to asyncio (guarded_add_done_callback, result, exception, cancel,\n"
+             "It is a future to asyncio (add_done_callback, result, exception, cancel,\n"
              "done) and a coroutine (send, throw, close), so await, gather, create_task,\n"
              "TaskGroup, wait_for, shield, as_completed, run_coroutine_threadsafe and\n"
              "asyncio.run take it.");
