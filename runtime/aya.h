@@ -12,8 +12,20 @@
 #include "aya_ops.h"
 #include "aya_config.h"
 
+#include <time.h>
+
 typedef struct aya_context aya_context;
 typedef struct aya_request aya_request;
+
+/* A clock that no setting of the time moves, in nanoseconds; any thread. */
+static inline int64_t
+aya_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
 
 /* What a file is, as far as it decides how it can be used without waiting. */
 typedef enum aya_file_kind {

@@ -40,9 +40,7 @@ aya_posix_overlap(int file, int64_t offset, int target, int64_t target_offset, s
         || first.st_ino != second.st_ino) {
         return false;
     }
-    int64_t left = first.st_size > offset ? first.st_size - offset : 0;
-    left = size < (size_t)left ? (int64_t)size : left;
-    return (offset < target_offset ? target_offset - offset : offset - target_offset) < left;
+    return aya_ranges_overlap(first.st_size, offset, target_offset, size);
 }
 
 int64_t

@@ -102,6 +102,16 @@ end_group(aya_context *context, group *whole)
 
 static void part_done(aya_request *request);
 
+void
+aya_group_clear(const aya_op *op)
+{
+    size_t size = aya_group_size(op);
+
+    for (size_t i = (size_t)op->done; i < size; i++) {
+        aya_group_span(op, i)->result = 0;
+    }
+}
+
 /* Makes the next part in a free slot. */
 static void
 make_part(group *whole, part *self)
@@ -113,12 +123,18 @@ make_part(group *whole, part *self)
 }
 
 static void
-start_part(aya_context *context, group *whole, part *self)
+start_made(aya_context *context, group *whole, part *self)
 {
-    make_part(whole, self);
     self->active = true;
     whole->active++;
     aya_start(context, &self->request);
+}
+
+static void
+start_part(aya_context *context, group *whole, part *self)
+{
+    make_part(whole, self);
+    start_made(context, whole, self);
 }
 
 static void
@@ -146,9 +162,7 @@ go_on(aya_context *context, group *whole, part *self)
     for (int i = 0; i < INLINE_BETWEEN && !whole->stopped && whole->next < whole->size; i++) {
         make_part(whole, self);
         if (!aya_try(context, &self->request)) {
-            self->active = true;
-            whole->active++;
-            aya_start(context, &self->request);
+            start_made(context, whole, self);
             open_slot(context, whole);
             return;
         }
@@ -186,9 +200,7 @@ aya_group_start(aya_context *context, aya_request *request)
     if (whole == NULL) {
         return -ENOMEM;
     }
-    for (size_t i = done; i < size; i++) {
-        aya_group_span(&request->op, i)->result = 0;
-    }
+    aya_group_clear(&request->op);
     *whole = (group){.request = request, .next = done, .size = size, .slots = slots};
     request->backend_data = whole;
     for (size_t i = 0; i < slots; i++) {

@@ -10,6 +10,8 @@ bool aya_group_try(aya_context *context, aya_request *group);
 /* Starts the parts that aya_group_try() left, a window of them at a time. 0 or -errno. */
 int aya_group_start(aya_context *context, aya_request *group);
 void aya_group_cancel(aya_context *context, aya_request *group);
+/* Those parts have no results yet. */
+void aya_group_clear(const aya_op *group);
 /* What the parts' results come to. */
 int64_t aya_group_result(const aya_op *group);
 /* All parts have ended and op.result is set: ends the group by the next reap; request.c. */

@@ -12,7 +12,6 @@
 #include <assert.h>
 #include <pthread.h>
 #include <sched.h>
-#include <time.h>
 
 /* -- lists ------------------------------------------------------------------------------------- */
 
@@ -94,18 +93,6 @@ static inline void
 aya_spin_unlock(uint8_t *lock)
 {
     __atomic_store_n(lock, 0, __ATOMIC_RELEASE);
-}
-
-/* -- time -------------------------------------------------------------------------------------- */
-
-/* A clock that no setting of the time moves. */
-static inline int64_t
-aya_now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 /* -- backends ---------------------------------------------------------------------------------- */
@@ -266,6 +253,19 @@ aya_mount aya_mount_find(uint64_t id);
 void aya_mount_learn(aya_handle handle);
 /* The filesystem of `id` refused NOWAIT. */
 void aya_mount_refuses_nowait(uint64_t id);
+
+/* -- copies ------------------------------------------------------------------------------------ */
+
+/* Whether what there is of `size` bytes at `from`, in a file of `length`, overlaps where they are
+ * copied to. */
+static inline bool
+aya_ranges_overlap(int64_t length, int64_t from, int64_t to, size_t size)
+{
+    int64_t left = length > from ? length - from : 0;
+
+    left = size < (size_t)left ? (int64_t)size : left;
+    return (from < to ? to - from : from - to) < left;
+}
 
 /* -- habit.c: what reads are like -------------------------------------------------------------- */
 

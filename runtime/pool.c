@@ -60,9 +60,7 @@ serve_parts(aya_request *request)
     aya_op *op = &request->op;
     size_t size = aya_group_size(op);
 
-    for (size_t i = (size_t)op->done; i < size; i++) {
-        aya_group_span(op, i)->result = 0;
-    }
+    aya_group_clear(op);
     for (size_t i = (size_t)op->done; i < size && !is_cancelled(request); i++) {
         aya_op part;
         aya_group_child(op, i, &part);

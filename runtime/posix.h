@@ -26,8 +26,7 @@ int64_t aya_posix_stat(int fd, aya_stat_raw *stat);
  * wrote. May wait. */
 bool aya_posix_overlap(int file, int64_t offset, int target, int64_t target_offset, size_t size);
 /* May wait; each moves AYA_COPY_MOST at most; -EINVAL where ranges of one file overlap. By the
- * system, or by aya_posix_copy_by_reading()
- * where that cannot (two filesystems, devices, /proc). */
+ * system, or by aya_posix_copy_by_reading() where that cannot (two filesystems, devices, /proc). */
 int64_t aya_posix_copy_range(int file, int64_t offset, int target, int64_t target_offset,
                              size_t size);
 int64_t aya_posix_copy_by_reading(int file, int64_t offset, int target, int64_t target_offset,

@@ -270,6 +270,13 @@ is_served_whole(aya_context *context, const aya_op *op)
            || (queue == AYA_QUEUE_BACKEND && context->backend->fallback == NULL);
 }
 
+/* Whether it is started as a request a part, and has no call of its own. */
+static bool
+has_parts(const aya_request *request)
+{
+    return aya_op_infos[request->op.code].each != AYA_OP_COUNT && !request->whole;
+}
+
 static void
 note_habit(const aya_request *request)
 {
@@ -297,7 +304,7 @@ aya_start(aya_context *context, aya_request *request)
     request->held = request->settled = request->passed = false;
     request->whole = info->each != AYA_OP_COUNT && is_served_whole(context, &request->op);
     context->pending++;
-    if (info->each != AYA_OP_COUNT && !request->whole) {
+    if (has_parts(request)) {
         move(context, request, AYA_STATE_IN_FLIGHT, &context->in_flight);
         int error = aya_group_start(context, request);
         if (error < 0) {
@@ -423,8 +430,7 @@ deliver(aya_context *context, aya_request *request)
     move(context, request, AYA_STATE_IDLE, NULL);
     context->pending--;
     context->routes[request->route]++;
-    if (op->file != NULL && (info->each == AYA_OP_COUNT || request->whole) && !request->held
-        && !request->passed) {
+    if (op->file != NULL && !has_parts(request) && !request->held && !request->passed) {
         give_turn(context, op->file, info->fence);
     }
     if (request->abandoned && info->result == AYA_RESULT_HANDLE && op->result >= 0) {
@@ -614,7 +620,7 @@ cancel_held(aya_context *context, aya_request *request)
 static void
 cancel_in_flight(aya_context *context, aya_request *request)
 {
-    if (aya_op_infos[request->op.code].each != AYA_OP_COUNT && !request->whole) {
+    if (has_parts(request)) {
         aya_group_cancel(context, request);
     } else if (request->route == AYA_ROUTE_ALONE) {
         aya_alone_cancel(request);

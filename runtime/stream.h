@@ -168,8 +168,8 @@ int64_t aya_stream_truncate(aya_stream *stream, int64_t size);
  * drain's error is returned when that is done. */
 int64_t aya_stream_close(aya_stream *stream);
 
-/* Ends the command under way early: cancels what is in flight, but for the
- * close of the handle. wake() comes when it has ended. */
+/* Ends the command under way early: cancels what is in flight, but for the close of the handle.
+ * wake() comes when it has ended. */
 void aya_stream_cancel(aya_stream *stream);
 /* The command under way was given up and nothing of it is in flight: forgets its result. */
 void aya_stream_forget(aya_stream *stream);

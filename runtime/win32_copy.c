@@ -40,9 +40,7 @@ overlap(HANDLE file, int64_t offset, HANDLE target, int64_t target_offset, size_
         || first.inode != second.inode) {
         return false;
     }
-    int64_t left = (int64_t)first.size > offset ? (int64_t)first.size - offset : 0;
-    left = size < (size_t)left ? (int64_t)size : left;
-    return (offset < target_offset ? target_offset - offset : offset - target_offset) < left;
+    return aya_ranges_overlap((int64_t)first.size, offset, target_offset, size);
 }
 
 int64_t

@@ -30,7 +30,7 @@ static PyObject *
 on_timer(PyObject *self, PyObject *Py_UNUSED(unused))
 {
     LoopState *state = (LoopState *)self;
-    int64_t now = aya_loop_now();
+    int64_t now = aya_now_ns();
 
     state->armed_for = 0;
     while (state->timed_first != NULL && state->timed_first->command.deadline_ns <= now) {
@@ -63,7 +63,7 @@ arm(LoopState *state)
     if (callback == NULL) {
         return -1;
     }
-    int64_t left = first - aya_loop_now();
+    int64_t left = first - aya_now_ns();
     PyObject *handle = PyObject_CallMethod(state->loop, "call_later", "dO",
                                            left > 0 ? (double)left / 1e9 : 0.0, callback);
     Py_DECREF(callback);
@@ -82,7 +82,7 @@ aya_deadline_set(Operation *operation, int64_t after_ms, void (*expire)(Operatio
     aya_command *command = &operation->command;
     Operation *before = state->timed_last;
 
-    command->deadline_ns = aya_loop_now() + after_ms * 1000000;
+    command->deadline_ns = aya_now_ns() + after_ms * 1000000;
     command->expire = expire;
     while (before != NULL && before->command.deadline_ns > command->deadline_ns) {
         before = before->command.timed_before;

@@ -153,13 +153,13 @@ deliver(LoopState *state)
     }
     Py_INCREF(state);
     state->delivering = true;
-    end = aya_loop_now() + TURN_BUDGET_NS;
+    end = aya_now_ns() + TURN_BUDGET_NS;
     while (state->ready_head != NULL && status == 0) {
         Operation *operation;
         AYA_GUARD((PyObject *)state);
         operation = take_ready(state);
         AYA_UNGUARD();
-        state->turn_began_ns = aya_loop_now();
+        state->turn_began_ns = aya_now_ns();
         state->callback_inline = 0;
         if (state->turn_began_ns > end) {
             AYA_GUARD((PyObject *)state);
@@ -289,7 +289,7 @@ aya_loop_must_park(LoopState *state)
     if (++state->callback_inline <= EXEMPT) {
         return false;
     }
-    int64_t now = aya_loop_now();
+    int64_t now = aya_now_ns();
     if (state->callback_inline == EXEMPT + 1 && !state->delivering
         && now - state->turn_began_ns > 2 * TURN_BUDGET_NS) {
         /* Nothing tells when a turn begins: so a stretch without operations ends one. */
@@ -759,10 +759,7 @@ loop_dealloc(PyObject *self)
     unlink_state(state);
     release_context(state);
     while (state->ready_head != NULL) {
-        Operation *operation = state->ready_head;
-        state->ready_head = operation->next_ready;
-        operation->next_ready = NULL;
-        Py_DECREF(operation);
+        Py_DECREF(take_ready(state));
     }
     if (state->weak_references != NULL) {
         PyObject_ClearWeakRefs(self);

@@ -7,8 +7,6 @@
 
 #include "module.h"
 
-#include <time.h>
-
 struct LoopState {
     PyObject_HEAD
     aya_module *module;
@@ -31,16 +29,6 @@ struct LoopState {
     PyObject *weak_references;
     LoopState *next, *previous; /* in module->loops; under the module's lock */
 };
-
-/* A clock that no setting of the time moves, in nanoseconds. */
-static inline int64_t
-aya_loop_now(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
-}
 
 /* The running loop; a new reference, NULL without an exception when none runs. */
 PyObject *aya_running_loop(aya_module *module);

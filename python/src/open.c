@@ -384,6 +384,13 @@ take_opener(Operation *operation)
     return descriptor;
 }
 
+/* Whether the handle comes from an open of ours, and not from the caller. */
+static bool
+opens_itself(const aya_core *core)
+{
+    return core->path_bytes != NULL && core->opener == NULL;
+}
+
 enum { PHASE_HANDLE, PHASE_OPENER, PHASE_LEARN, PHASE_LAST };
 
 /* Gets the handle: 0 when operation->command.number[0] is it, AYA_PENDING, -errno, or -EILSEQ
@@ -429,8 +436,7 @@ find_handle(Operation *operation)
         return handle;
     }
     operation->command.number[0] = handle;
-    bool known = core->path_bytes != NULL && core->opener == NULL;
-    known = known || aya_file_known((aya_handle)handle);
+    bool known = opens_itself(core) || aya_file_known((aya_handle)handle);
     operation->command.phase = known ? PHASE_LAST : PHASE_LEARN;
     return 0;
 }
@@ -474,7 +480,7 @@ take_handle(Operation *operation)
     aya_core *core = operation->file->core;
     aya_stream *stream = &core->stream;
     aya_handle handle = (aya_handle)operation->command.number[0];
-    int error = core->path_bytes != NULL && core->opener == NULL
+    int error = opens_itself(core)
                     ? aya_file_init_opened(&stream->file, handle, core->appending)
                     : aya_file_init(&stream->file, handle);
 
@@ -959,6 +965,18 @@ set_up(AsyncFile *file, PyObject **values)
                          false);
 }
 
+static int
+make_core(AsyncFile *file, aya_module *module)
+{
+    aya_core *core = aya_core_new(module);
+
+    if (core == NULL) {
+        return -1;
+    }
+    aya_file_set_core(file, core);
+    return 0;
+}
+
 /* Starts the open where a loop runs; elsewhere the first command does. Steals the file. */
 static PyObject *
 begin_open(AsyncFile *file)
@@ -996,11 +1014,7 @@ aya_file_open(PyTypeObject *type, PyObject *const *args, Py_ssize_t nargs, PyObj
     if (file == NULL) {
         return NULL;
     }
-    aya_core *core = aya_core_new(module);
-    if (core != NULL) {
-        aya_file_set_core(file, core);
-    }
-    if (core == NULL || set_up(file, values) < 0
+    if (make_core(file, module) < 0 || set_up(file, values) < 0
         || PySys_Audit("open", "OOi", file->core->path, file->mode, system_flags(file->core)) < 0) {
         Py_DECREF((PyObject *)file);
         return NULL;
@@ -1019,11 +1033,7 @@ aya_file_wrap(aya_module *module, int descriptor, PyObject *mode, bool owns, PyO
         return NULL;
     }
     file->mode = Py_NewRef(mode);
-    aya_core *core = aya_core_new(module);
-    if (core != NULL) {
-        aya_file_set_core(file, core);
-    }
-    if (core == NULL || parse_mode(core, mode, &text) < 0) {
+    if (make_core(file, module) < 0 || parse_mode(file->core, mode, &text) < 0) {
         Py_DECREF((PyObject *)file);
         return NULL;
     }

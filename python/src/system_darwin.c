@@ -1,6 +1,12 @@
 /* What CPython asks of macOS alone; the rest lies in system_posix.c. */
 #include "system.h"
 
+const char *
+aya_system_name(void)
+{
+    return "macos";
+}
+
 PyObject *
 aya_system_stat(PyObject *type, const aya_stat_raw *raw)
 {

@@ -3,17 +3,8 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <string.h>
 #include <sys/utsname.h>
 #include <unistd.h>
-
-const char *
-aya_system_name(void)
-{
-    struct utsname names;
-
-    return uname(&names) == 0 && strcmp(names.sysname, "Darwin") == 0 ? "macos" : "linux";
-}
 
 PyObject *
 aya_system_version(void)
