@@ -101,11 +101,12 @@ def measure_row(row: Row, taken: list[Participant], options: argparse.Namespace,
                 limit: str | None) -> dict[str, list[Outcome]]:
     outcomes: dict[str, list[Outcome]] = {}
     folder = str(options.folder)
-    for _ in range(options.rounds):
+    for turn in range(options.rounds):
         if limit and row.limit:
             command = [limit, folder, str(options.seconds), *row.limit]
             outcomes.setdefault(LIMIT, []).append(run(command))
-        for one in taken:
+        first = turn % len(taken)  # who comes next meets the pages that one has made dirty
+        for one in taken[first:] + taken[:first]:
             past = outcomes.setdefault(one.label, [])
             if (row.only and one.library not in row.only) or (past and "count" not in past[-1]):
                 continue  # it will not be there the next time either
@@ -118,14 +119,19 @@ def measure_row(row: Row, taken: list[Participant], options: argparse.Namespace,
 # -- telling -----------------------------------------------------------------------------------
 
 
+def rate(one: Outcome) -> float:
+    """0 where nothing was measured."""
+    return one["count"] / one["seconds"] if one.get("count") else 0.0
+
+
 def rates(past: list[Outcome]) -> list[float]:
-    return [one["count"] / one["seconds"] for one in past if one.get("count")]
+    return [found for found in map(rate, past) if found]
 
 
 def ratio(ours: list[Outcome], others: list[Outcome]) -> float | None:
     """The median over rounds in which both were measured."""
-    pairs = zip(rates(ours), rates(others))
-    found = [mine / other for mine, other in pairs]
+    pairs = zip(map(rate, ours), map(rate, others))
+    found = [mine / other for mine, other in pairs if mine and other]
     return statistics.median(found) if found else None
 
 

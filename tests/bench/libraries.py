@@ -111,6 +111,18 @@ class Library:
         """Reads a page at an offset past the page cache."""
         raise Missing("no reads past the page cache")
 
+    @staticmethod
+    def page_at(file: Any) -> At:
+        """open_direct() of an unbuffered file that seeks and fills a page."""
+        page = mmap.mmap(-1, PAGE)
+
+        async def read_at(offset: int, size: int) -> bytes:
+            await file.seek(offset)
+            await file.readinto(page)
+            return page[:8]
+
+        return read_at
+
 
 class Sync(Library):
     """The blocking calls inside coroutines: they hold the loop all the while."""
@@ -220,15 +232,12 @@ class Ayafileio(Library):
     async def open_direct(self, path: str) -> At:
         number = os.open(path, os.O_RDONLY | os.O_DIRECT)
         file = self.module.wrap_file(number, "rb", owns_fd=True)
+        if not hasattr(file, "readinto_at"):
+            return self.page_at(file)
         page = mmap.mmap(-1, PAGE)
-        view = memoryview(page)
 
         async def read_at(offset: int, size: int) -> bytes:
-            if hasattr(file, "readinto_at"):
-                await file.readinto_at(offset, view)
-            else:
-                await file.seek(offset)
-                await file.readinto(view)
+            await file.readinto_at(offset, page)
             return page[:8]
 
         return read_at
@@ -241,15 +250,7 @@ class Aiofiles(Library):
         def opener(name: str, flags: int) -> int:
             return os.open(name, flags | os.O_DIRECT)
 
-        file = await self.module.open(path, "rb", buffering=0, opener=opener)
-        page = mmap.mmap(-1, PAGE)
-
-        async def read_at(offset: int, size: int) -> bytes:
-            await file.seek(offset)
-            await file.readinto(page)
-            return page[:8]
-
-        return read_at
+        return self.page_at(await self.module.open(path, "rb", buffering=0, opener=opener))
 
 
 class Aiofile(Library):

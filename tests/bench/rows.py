@@ -118,12 +118,12 @@ class Run:
         self.stop()
 
     async def workers(self, laps: list[Callable[[], Awaitable[int]]]) -> None:
-        """The same by tasks side by side, each with a lap of its own."""
+        """The same by tasks side by side, each with a lap of its own; 0: nothing is left to do."""
 
         async def work(lap: Callable[[], Awaitable[int]]) -> int:
             count = 0
-            while perf() < self.end:
-                count += await lap()
+            while perf() < self.end and (made := await lap()):
+                count += made
             return count
 
         self.start()

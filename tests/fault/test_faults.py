@@ -164,25 +164,34 @@ def test_a_full_filesystem(tmp_path, backend):
         subprocess.run(["umount", folder], check=True)
 
 
+# How the programs below begin: no file may have more than 10,000 bytes.
+LIMITED = """
+import errno, resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+
+async def is_too_big(writing):
+    try:
+        await writing
+    except OSError as error:
+        assert error.errno == errno.EFBIG, error
+    else:
+        raise AssertionError("no error")
+"""
+
+
 def test_a_file_size_limit_makes_a_short_write_then_an_error(tmp_path, backend):
     program(
         tmp_path,
         backend,
-        """
-        import errno, resource, signal
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+        LIMITED
+        + textwrap.dedent("""
         async def main():
             async with ayafileio.open("f", "r+b" if os.path.exists("f") else "w+b") as file:
-                try:
-                    await file.write_at(0, b"x" * 20_000)
-                except OSError as error:
-                    assert error.errno == errno.EFBIG, error
-                else:
-                    raise AssertionError("no error")
+                await is_too_big(file.write_at(0, b"x" * 20_000))
         asyncio.run(main())
         assert open("f", "rb").read() == b"x" * 10_000
-        """,
+        """),
     )
 
 
@@ -190,19 +199,12 @@ def test_many_writes_end_with_the_first_error(tmp_path, backend):
     program(
         tmp_path,
         backend,
-        """
-        import errno, resource, signal
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, 10_000))
+        LIMITED
+        + textwrap.dedent("""
         async def main():
             async with ayafileio.open("f", "w+b") as file:
                 pairs = [(i * 1000, bytes([65 + i]) * 1000) for i in range(20)]
-                try:
-                    await file.write_many(pairs)
-                except OSError as error:
-                    assert error.errno == errno.EFBIG, error
-                else:
-                    raise AssertionError("no error")
+                await is_too_big(file.write_many(pairs))
                 writing = file.write_many([(0, b"x" * 10_000)] * 2000)
                 writing.cancel()
                 assert await file.write_many([(9_999, b"z"), (0, b"y")]) == [1, 1]
@@ -210,7 +212,7 @@ def test_many_writes_end_with_the_first_error(tmp_path, backend):
         content = open("f", "rb").read()
         assert len(content) == 10_000 and content[0:1] == b"y" and content[-1:] == b"z", content
         assert set(content[1:-1]) <= set(b"ABCDEFGHIJx"), content
-        """,
+        """),
     )
 
 
