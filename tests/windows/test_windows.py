@@ -58,7 +58,7 @@ def run(*command: str, folder: Path = FOLDER, **variables: str) -> str:
     """What it printed, by a pipe: Python crashes under Wine where stdout is a file."""
     done = subprocess.run(command, cwd=folder, env={**environment(), **variables}, text=True,
                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, timeout=600)
+                          stderr=subprocess.STDOUT, timeout=1800)
     assert done.returncode == 0, done.stdout[-6000:]
     return done.stdout
 
