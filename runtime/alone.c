@@ -1,5 +1,9 @@
 /* Opens that wait for another party (a FIFO's other end), each on a thread of its own.
  *
+ * A FIFO that an inline open met is open already, for reading. Whoever waited to write may have
+ * gone on, and even ended, because of it: so that descriptor becomes the result as soon as somebody
+ * has come, and no further open is waited for.
+ *
  * aya_alone_start() and aya_alone_cancel() run in the context's thread, run() in the new one. A
  * cancelled request ends at once; its thread is let go by opening the FIFO's other end, and
  * keeps nothing but its own copy of what it needs. That lets all others go who wait for the same
@@ -10,16 +14,21 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+/* How long a writer who has not written yet is not seen by a descriptor that was there first. */
+#define HALF_OPEN_MS 50
 
 typedef struct waiter {
     aya_link link;        /* in `waiters` once the FIFO was found; with what follows under `lock` */
     aya_request *request; /* NULL: cancelled */
     bool found;           /* what follows tells which FIFO it is */
     int named;            /* a descriptor that names it, or -1: the path must do */
+    int half_open;        /* for reading and with O_NONBLOCK, by an inline open; or -1 */
     int other_end;        /* held by the cancel until the thread is through, or -1 */
     bool disturbed;       /* a cancel of another let this one go too */
     uint64_t device, inode;
@@ -120,8 +129,47 @@ open_locked(waiter *self)
     }
 }
 
-/* Finds the FIFO: false where there is none any more, and *result is what the path gives now. */
-static bool
+static void
+set_half_open(waiter *self, int fd)
+{
+    self->half_open = fd;
+    snprintf(self->name, sizeof(self->name), "/proc/self/fd/%d", fd);
+}
+
+/* The same with a descriptor that was opened without waiting. */
+static int64_t
+half_open_locked(waiter *self)
+{
+    int64_t came = 0;
+
+    while (came == 0) {
+        wait_for_cancels_locked(self);
+        if (self->request == NULL) {
+            return -ECANCELED;
+        }
+        if (self->disturbed) {
+            int fd = open_named(self, O_RDONLY | O_NONBLOCK | O_CLOEXEC);
+            if (fd < 0) {
+                return -errno;
+            }
+            close(self->half_open);
+            set_half_open(self, fd);
+            self->disturbed = false;
+        }
+        pthread_mutex_unlock(&lock);
+        came = aya_posix_writer_came(self->half_open, HALF_OPEN_MS);
+        pthread_mutex_lock(&lock);
+        came = came > 0 && self->disturbed ? 0 : came;
+    }
+    if (came > 0) {
+        came = fcntl(self->half_open, F_SETFL, 0) < 0 ? -errno : self->half_open;
+        self->half_open = -1;
+    }
+    return came;
+}
+
+/* Finds the FIFO. Where there is none any more *result is what the path gives now. */
+static void
 find_fifo(waiter *self, int64_t *result)
 {
     aya_facts facts;
@@ -135,7 +183,7 @@ find_fifo(waiter *self, int64_t *result)
         }
         int fd = open(self->path, self->flags, (mode_t)self->permissions);
         *result = fd < 0 ? -errno : fd;
-        return false;
+        return;
     }
     pthread_mutex_lock(&lock);
     self->found = true;
@@ -145,27 +193,55 @@ find_fifo(waiter *self, int64_t *result)
     memcpy(self->name, name, sizeof(name));
     aya_link_append(&waiters, &self->link);
     pthread_mutex_unlock(&lock);
-    return true;
+}
+
+/* As find_fifo(), by the descriptor. */
+static void
+find_half_open(waiter *self)
+{
+    aya_facts facts = {.inode = 0};
+
+    aya_posix_facts(self->half_open, &facts);
+    set_half_open(self, self->half_open);
+    pthread_mutex_lock(&lock);
+    self->found = true;
+    self->device = facts.device;
+    self->inode = facts.inode;
+    aya_link_append(&waiters, &self->link);
+    pthread_mutex_unlock(&lock);
+}
+
+static void
+close_all_locked(waiter *self)
+{
+    int descriptors[] = {self->named, self->half_open, self->other_end};
+
+    for (size_t i = 0; i < sizeof(descriptors) / sizeof(descriptors[0]); i++) {
+        if (descriptors[i] >= 0) {
+            close(descriptors[i]);
+        }
+    }
+    if (self->other_end >= 0) {
+        pthread_cond_broadcast(&changed);
+    }
 }
 
 static void *
 run(void *argument)
 {
     waiter *self = argument;
-    int64_t result;
-    bool found;
+    int64_t result = 0;
 
     aya_thread_name("aya-open");
-    found = find_fifo(self, &result);
-    pthread_mutex_lock(&lock);
-    if (found) {
-        result = open_locked(self);
+    if (self->half_open >= 0) {
+        find_half_open(self);
+    } else {
+        find_fifo(self, &result);
     }
-    if (found) {
+    pthread_mutex_lock(&lock);
+    if (self->found) {
+        result = self->half_open >= 0 ? half_open_locked(self) : open_locked(self);
         aya_link_remove(&self->link);
-        if (self->named >= 0) {
-            close(self->named);
-        }
     }
     if (self->request != NULL) {
         self->request->backend_data = NULL;
@@ -173,10 +249,7 @@ run(void *argument)
     } else if (result >= 0) {
         close((int)result);
     }
-    if (self->other_end >= 0) {
-        close(self->other_end);
-        pthread_cond_broadcast(&changed);
-    }
+    close_all_locked(self);
     pthread_mutex_unlock(&lock);
     free(self);
     return NULL;
@@ -194,7 +267,9 @@ aya_alone_start(aya_context *context, aya_request *request)
     if (self == NULL) {
         return -ENOMEM;
     }
-    *self = (waiter){.request = request, .named = -1, .other_end = -1};
+    *self = (waiter){.request = request, .named = -1, .other_end = -1,
+                     .half_open = request->half_open - 1};
+    request->half_open = 0;
     self->flags = aya_posix_open_flags(op->args.open.access, op->args.open.append,
                                        op->args.open.create, op->args.open.exclusive,
                                        op->args.open.truncate);
@@ -204,6 +279,7 @@ aya_alone_start(aya_context *context, aya_request *request)
     error = aya_thread_start(run, self);
     if (error < 0) {
         request->backend_data = NULL;
+        request->half_open = self->half_open + 1;
         free(self);
     }
     return error;
@@ -233,15 +309,22 @@ aya_alone_cancel(aya_request *request)
     if (self != NULL) {
         self->request = NULL;
         request->backend_data = NULL;
-        if (self->found) {
+        if (self->found && self->half_open < 0) {
             let_go_locked(self);
-            pthread_cond_broadcast(&changed);
         }
+        pthread_cond_broadcast(&changed);
     }
     pthread_mutex_unlock(&lock);
     if (self != NULL) {
         aya_request_post(request, -ECANCELED);
     }
+}
+
+void
+aya_alone_end(aya_request *request)
+{
+    close(request->half_open - 1);
+    request->half_open = 0;
 }
 
 void

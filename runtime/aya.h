@@ -125,6 +125,7 @@ struct aya_request {
     bool settled;             /* posted_result is an aya_verdict of a settled operation */
     bool whole;               /* a group that one worker serves, not a request a part */
     bool passed;              /* its turn at the file went on to the fence behind it */
+    int32_t half_open;        /* one more than a FIFO's descriptor, held until the end; 0: none */
 };
 
 /* -- contexts ---------------------------------------------------------------------------------- */

@@ -165,6 +165,15 @@ aya_posix_open_cached(const char *path, int access, bool append, bool create, bo
     return -EAGAIN;
 }
 
+/* So none is half open. */
+int64_t
+aya_posix_writer_came(int fd, int most_ms)
+{
+    (void)fd;
+    (void)most_ms;
+    return -ENOTSUP;
+}
+
 /* There is none that reads only what is cached. */
 int64_t
 aya_posix_pread_nowait(int fd, void *buf, size_t size, int64_t offset)

@@ -218,6 +218,8 @@ aya_request *aya_request_pass_turn(aya_request *request);
 #define AYA_RESULT_ALONE INT64_C(-0x7fff0001)
 /* A posted request that is not finished but free to start: its fence has gone. */
 #define AYA_RESULT_START INT64_C(-0x7fff0002)
+/* Less the descriptor: what an inline open gives that met a FIFO; see alone.c. */
+#define AYA_RESULT_HALF_OPEN (INT64_MIN + INT32_MAX)
 
 /* -- epoll.c, kqueue.c: requests that wait for readiness --------------------------------------- */
 
@@ -239,6 +241,8 @@ void aya_request_ready(aya_context *context, aya_request *request);
 
 int aya_alone_start(aya_context *context, aya_request *request);
 void aya_alone_cancel(aya_request *request);
+/* Closes what an inline open left half open. */
+void aya_alone_end(aya_request *request);
 
 /* -- mounts.c: what is known of filesystems ---------------------------------------------------- */
 

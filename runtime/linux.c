@@ -11,6 +11,7 @@
 #include <linux/ioprio.h>
 #include <linux/magic.h>
 #include <linux/openat2.h>
+#include <poll.h>
 #include <sched.h>
 #include <stdio.h>
 #include <string.h>
@@ -241,13 +242,43 @@ aya_posix_own_description(int fd, int flags, const aya_facts *facts)
 
 /* -- opens that do not wait -------------------------------------------------------------------- */
 
+/* A directory is known for so long after a look at a file in it. */
+#define KNOWN_NS INT64_C(100000000)
+#define DIRECTORIES 64
+
+/* Directories in which this thread has found a regular file on a local filesystem, each at a place
+ * that its name gives. */
+static _Thread_local struct {
+    uint64_t name; /* a hash of it */
+    int64_t until_ns;
+} directories[DIRECTORIES];
+
+static uint64_t
+hash_of_directory(const char *path)
+{
+    const char *end = strrchr(path, '/');
+    size_t size = end == NULL ? 0 : (size_t)(end - path) + 1;
+    uint64_t hash = size, word;
+
+    for (; size >= sizeof(word); size -= sizeof(word), path += sizeof(word)) {
+        memcpy(&word, path, sizeof(word));
+        hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+        hash ^= hash >> 32;
+    }
+    word = 0;
+    memcpy(&word, path, size);
+    hash = (hash ^ word) * UINT64_C(0x9e3779b97f4a7c15);
+    return hash ^ hash >> 32;
+}
+
 static int
-open_if_cached(const char *path, int flags)
+open_if_cached(const char *path, int flags, uint64_t resolve)
 {
     static uint8_t missing;
-    struct open_how how = {.flags = (uint64_t)flags, .resolve = RESOLVE_CACHED};
+    struct open_how how = {.flags = (uint64_t)flags, .resolve = RESOLVE_CACHED | resolve};
 
     if (__atomic_load_n(&missing, __ATOMIC_RELAXED)) {
+        errno = ENOSYS;
         return -1;
     }
     long fd = syscall(SYS_openat2, AT_FDCWD, path, &how, sizeof(how));
@@ -264,7 +295,7 @@ static bool
 opens_without_waiting(const char *path)
 {
     aya_facts facts;
-    int fd = open_if_cached(path, O_PATH | O_CLOEXEC);
+    int fd = open_if_cached(path, O_PATH | O_CLOEXEC, 0);
     bool result;
 
     if (fd < 0) {
@@ -276,27 +307,81 @@ opens_without_waiting(const char *path)
     return result;
 }
 
+/* The descriptor, with O_NONBLOCK, or -1. In a directory that is known no file is looked at first:
+ * one that is reached without symbolic links is on the filesystem that was seen there, and what
+ * else might wait than a filesystem does not with O_NONBLOCK. */
+static int
+open_looking_first(const char *path, int flags)
+{
+    uint64_t name = hash_of_directory(path);
+    size_t place = name % DIRECTORIES;
+    int64_t now = aya_now_ns();
+
+    if (directories[place].name == name && directories[place].until_ns > now) {
+        int fd = open_if_cached(path, flags, RESOLVE_NO_SYMLINKS);
+        if (fd >= 0 || errno != ELOOP) {
+            return fd;
+        }
+    }
+    if (!opens_without_waiting(path)) {
+        return -1;
+    }
+    directories[place].name = name;
+    directories[place].until_ns = now + KNOWN_NS;
+    return open_if_cached(path, flags, 0);
+}
+
 int64_t
 aya_posix_open_cached(const char *path, int access, bool append, bool create, bool exclusive,
                       bool truncate)
 {
     int flags = aya_posix_open_flags(access, append, false, false, false);
+    aya_facts facts;
     int fd;
 
-    if (truncate || (create && exclusive) || !opens_without_waiting(path)) {
+    if (truncate || (create && exclusive)) {
         return -EAGAIN;
     }
-    /* O_NONBLOCK: a lease of another process is not waited for (up to 45 s), nor a FIFO that
-     * took the file's place in between. */
-    fd = open_if_cached(path, flags | O_NONBLOCK);
+    /* O_NONBLOCK: a lease of another process is not waited for (up to 45 s), nor a FIFO's other
+     * end. */
+    fd = open_looking_first(path, flags | O_NONBLOCK);
     if (fd < 0) {
         return -EAGAIN;
+    }
+    if (aya_posix_facts(fd, &facts) < 0 || S_ISDIR(facts.mode)) {
+        close(fd);
+        return -EAGAIN;
+    }
+    /* Opened for writing it had its reader: else the system refuses. */
+    if (S_ISFIFO(facts.mode) && access == AYA_OPEN_READ) {
+        return AYA_RESULT_HALF_OPEN - fd;
     }
     if (fcntl(fd, F_SETFL, flags & O_APPEND) < 0) {
         close(fd);
         return -EAGAIN;
     }
     return fd;
+}
+
+int64_t
+aya_posix_writer_came(int fd, int most_ms)
+{
+    struct pollfd watched = {.fd = fd, .events = POLLIN};
+    int result = poll(&watched, 1, most_ms), ends[2];
+    ssize_t copied;
+
+    if (result != 0) {
+        return result < 0 && errno != EINTR ? -errno : result > 0;
+    }
+    /* Of one who only is there poll() tells nothing, and a copy of what comes says EAGAIN. */
+    if (pipe2(ends, O_CLOEXEC) < 0) {
+        return -errno;
+    }
+    copied = tee(fd, ends[1], 1, SPLICE_F_NONBLOCK);
+    result = copied > 0 || (copied < 0 && errno == EAGAIN);
+    close(ends[0]);
+    close(ends[1]);
+    return result;
 }
 
 /* -- transfers that do not wait ---------------------------------------------------------------- */

@@ -13,8 +13,8 @@ int64_t aya_posix_open(const char *path, int access, bool append, bool create, b
                        bool truncate, uint32_t permissions);
 /* The flags of that open. */
 int aya_posix_open_flags(int access, bool append, bool create, bool exclusive, bool truncate);
-/* Never waits: only regular files on filesystems known as local, whose path is cached.
- * Everything else, an error too, is -EAGAIN. */
+/* Never waits: only files of filesystems known as local, whose path is cached. Everything else, an
+ * error too, is -EAGAIN. AYA_RESULT_HALF_OPEN where it turned out to be a FIFO, opened for reading. */
 int64_t aya_posix_open_cached(const char *path, int access, bool append, bool create,
                               bool exclusive, bool truncate);
 int64_t aya_posix_close(int fd);
@@ -85,6 +85,10 @@ aya_mount aya_posix_judge_mount(int fd);
  * -EOPNOTSUPP for what readiness says nothing of. */
 int64_t aya_posix_read_ready(int fd, void *buf, size_t size);
 int64_t aya_posix_write_ready(int fd, const void *data, size_t size);
+
+/* Linux only: whether somebody opened the FIFO for writing after `fd` was for reading, with
+ * O_NONBLOCK; waits up to `most_ms` for one who writes or leaves. 1, 0 or -errno. */
+int64_t aya_posix_writer_came(int fd, int most_ms);
 
 /* What one transfer can ask for on Linux; the numbers are the places of the words in
  * spec/ops/preadv.toml and pwritev.toml. May wait. */

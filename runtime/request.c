@@ -72,6 +72,10 @@ try_row(aya_context *context, aya_request *request, bool plain)
 
     for (;;) {
         int64_t result = plain ? aya_threads_call(op) : aya_probe(op);
+        if (result <= AYA_RESULT_HALF_OPEN) {
+            request->half_open = (int32_t)(AYA_RESULT_HALF_OPEN - result) + 1;
+            return false;
+        }
         if (result == -EAGAIN || result == AYA_RESULT_ALONE) {
             return false;
         }
@@ -432,6 +436,9 @@ deliver(aya_context *context, aya_request *request)
     context->routes[request->route]++;
     if (op->file != NULL && !has_parts(request) && !request->held && !request->passed) {
         give_turn(context, op->file, info->fence);
+    }
+    if (request->half_open != 0) {
+        aya_alone_end(request);
     }
     if (request->abandoned && info->result == AYA_RESULT_HANDLE && op->result >= 0) {
         close_unwanted(context, (aya_handle)op->result);

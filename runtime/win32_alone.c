@@ -97,3 +97,10 @@ aya_alone_cancel(aya_request *request)
     }
     pthread_mutex_unlock(&lock);
 }
+
+/* No open is made inline. */
+void
+aya_alone_end(aya_request *request)
+{
+    request->half_open = 0;
+}

@@ -5,6 +5,7 @@ import io
 import os
 import pty
 import socket
+import sys
 import tty
 
 import pytest
@@ -108,6 +109,85 @@ def test_a_named_fifo(tmp_path):
         await reader.close()
 
     run(main())
+
+
+WRITES = """
+import sys
+for path in sys.argv[1:]:
+    with open(path, "wb", 0) as fifo:
+        fifo.write(b"first ")
+        fifo.write(b"last")
+"""
+
+
+def test_a_fifo_beside_a_file_that_was_just_opened(tmp_path):
+    """A directory that is known is not looked at again: what is opened in it may be a FIFO. The
+    writer waits in its open(), goes on as soon as somebody opens the other end, and must not find
+    that gone."""
+    paths = [tmp_path / f"fifo{i}" for i in range(40)]
+    for path in paths:
+        os.mkfifo(path)
+    (tmp_path / "file").write_bytes(b"content")
+
+    async def main():
+        before = descriptors()
+        writer = await asyncio.create_subprocess_exec(sys.executable, "-c", WRITES, *paths)
+        for i, path in enumerate(paths):
+            if i % 3 == 0:
+                await asyncio.sleep(0.01)
+            async with ayafileio.open(tmp_path / "file") as file:
+                assert await file.read() == b"content"
+            async with ayafileio.open(path) as fifo:
+                assert await fifo.read() == b"first last"
+            async with ayafileio.open(tmp_path / "file") as file:
+                with pytest.raises(TimeoutError):
+                    await asyncio.wait_for(ayafileio.aopen(path), 0.02)
+        assert await writer.wait() == 0
+        del writer
+        most = before + 5  # of the loop, its context and its child watcher
+        for _ in range(100):
+            if descriptors() <= most:
+                break
+            await asyncio.sleep(0.05)
+        assert descriptors() <= most
+
+    run(main())
+
+
+def test_a_fifo_beside_a_file_waits_for_a_writer_who_is_silent(tmp_path):
+    """Nor does it take the end of another wait, which opens the FIFO for a moment, for a writer."""
+    fifo = tmp_path / "fifo"
+    os.mkfifo(fifo)
+    (tmp_path / "file").write_bytes(b"content")
+
+    async def main():
+        before = descriptors()
+        first = asyncio.ensure_future(_opened(fifo))
+        await asyncio.sleep(0.05)
+        async with ayafileio.open(tmp_path / "file") as file:
+            assert await file.read() == b"content"
+            waiting = asyncio.ensure_future(_opened(fifo))
+            await asyncio.sleep(0.02)
+            first.cancel()
+            await asyncio.sleep(0.2)
+            assert not waiting.done()
+            writer = await asyncio.get_running_loop().run_in_executor(None, os.open, fifo,
+                                                                      os.O_WRONLY)
+            reader = await asyncio.wait_for(waiting, 5)
+            reading = asyncio.ensure_future(reader.read())
+            await asyncio.sleep(0.02)
+            assert not reading.done()
+            os.write(writer, b"said late")
+            os.close(writer)
+            assert await asyncio.wait_for(reading, 5) == b"said late"
+            await reader.close()
+        assert descriptors() <= before + 5  # of the loop, its context and its executor
+
+    run(main())
+
+
+async def _opened(path):
+    return await ayafileio.open(path)
 
 
 def test_fifos_without_a_partner_stop_nothing(tmp_path):

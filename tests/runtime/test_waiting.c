@@ -453,8 +453,16 @@ test_inline_open(void)
     CHECK_EQUAL(open_inline("/", AYA_OPEN_READ, false), -EAGAIN);
     CHECK_EQUAL(open_inline("/proc/self/status", AYA_OPEN_READ, false), -EAGAIN);
     make_fifos();
-    CHECK_EQUAL(open_inline(fifo_names[0], AYA_OPEN_READ, false), -EAGAIN);
+    CHECK_EQUAL(open_inline("./test_waiting.fifo.0", AYA_OPEN_READ, false), -EAGAIN);
+    /* Beside a file that was just opened it is not looked at first. */
+    fd = AYA_RESULT_HALF_OPEN - open_inline(fifo_names[0], AYA_OPEN_READ, false);
+    CHECK(fd >= 0);
+    CHECK_EQUAL(fcntl((int)fd, F_GETFL) & O_NONBLOCK, O_NONBLOCK);
+    close((int)fd);
     CHECK_EQUAL(open_inline(fifo_names[0], AYA_OPEN_WRITE, false), -EAGAIN);
+    CHECK_EQUAL(mkdir("test_waiting.folder", 0700), 0);
+    CHECK_EQUAL(open_inline("test_waiting.folder", AYA_OPEN_READ, false), -EAGAIN);
+    CHECK_EQUAL(rmdir("test_waiting.folder"), 0);
     remove_fifos();
     CHECK_EQUAL(pipe2(ends, O_CLOEXEC), 0);
     pid_t child = fork();
