@@ -114,7 +114,7 @@ make_room(Operation *operation)
     int64_t wanted = command->number[0], room;
 
     if (command->object == NULL) {
-        command->object = aya_bytes_for_read(first_room(operation));
+        command->object = aya_bytes_for_read(operation->module, first_room(operation));
         return command->object == NULL ? -1 : 0;
     }
     room = PyBytes_GET_SIZE(command->object);
@@ -142,10 +142,8 @@ end_read(Operation *operation)
     PyObject *bytes = operation->command.object;
 
     operation->command.object = NULL;
-    if ((size_t)PyBytes_GET_SIZE(bytes) != operation->command.done) {
-        _PyBytes_Resize(&bytes, (Py_ssize_t)operation->command.done);
-    }
-    return done_reading(operation, bytes);
+    return done_reading(operation,
+                        aya_bytes_of_read(operation->module, bytes, operation->command.done));
 }
 
 aya_step

@@ -459,6 +459,7 @@ release_context(LoopState *state)
     }
     stop_thread(state);
     aya_context_destroy(context);
+    aya_results_drop(&state->module->results);
 }
 
 static int

@@ -238,6 +238,7 @@ module_clear(PyObject *module)
 
     /* Their memory is laid out by the type, which may go below. */
     aya_operations_free_kept(state);
+    aya_results_drop(&state->results);
     Py_CLEAR(state->stop_iteration);
     Py_CLEAR(state->get_running_loop);
     Py_CLEAR(state->cancelled_error);

@@ -5,6 +5,7 @@
 #define AYA_MODULE_H
 
 #include "operation.h"
+#include "results.h"
 
 struct aya_module {
     PyObject *self;               /* the module; borrowed */
@@ -24,6 +25,7 @@ struct aya_module {
     PyObject *stop_iteration;     /* kept for awaits that find their result ready; or NULL */
     Operation *kept_operations;   /* memory for the next ones, by next_ready */
     size_t kept_count;
+    aya_results results;
     LoopState *loops;             /* all of them; borrowed */
     aya_core *cores;              /* all that are alive */
     uint64_t ended_routes[AYA_ROUTE_COUNT]; /* of contexts that are gone */

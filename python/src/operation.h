@@ -186,7 +186,9 @@ aya_step aya_step_error(Operation *operation, int64_t error);
 aya_step aya_step_later(Operation *operation);
 
 /* A bytes object of `size` bytes for a read to fill, where the copy is not a slow one. */
-PyObject *aya_bytes_for_read(size_t size);
+PyObject *aya_bytes_for_read(aya_module *module, size_t size);
+/* Such an object of which the read has filled `size` bytes (steals it), as the result; or NULL. */
+PyObject *aya_bytes_of_read(aya_module *module, PyObject *bytes, size_t size);
 
 /* Readable memory of `value`, held by the operation; *mutable tells whether it may change under
  * us. */

@@ -96,16 +96,31 @@ copies_slowly(const void *memory)
 }
 
 PyObject *
-aya_bytes_for_read(size_t size)
+aya_bytes_for_read(aya_module *module, size_t size)
 {
-    PyObject *bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
+    PyObject *bytes = aya_results_take(&module->results, size);
 
+    if (bytes != NULL) {
+        return bytes;
+    }
+    bytes = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
     if (bytes == NULL || size < 1024 || !copies_slowly(PyBytes_AS_STRING(bytes))) {
         return bytes;
     }
     PyObject *elsewhere = PyBytes_FromStringAndSize(NULL, (Py_ssize_t)size);
     Py_DECREF(bytes);
     return elsewhere;
+}
+
+PyObject *
+aya_bytes_of_read(aya_module *module, PyObject *bytes, size_t size)
+{
+    if (PyBytes_GET_SIZE(bytes) != (Py_ssize_t)size
+        && _PyBytes_Resize(&bytes, (Py_ssize_t)size) < 0) {
+        return NULL;
+    }
+    aya_results_give(&module->results, bytes);
+    return bytes;
 }
 
 static int
@@ -159,7 +174,7 @@ prepare_list(Operation *operation)
     for (size_t i = 0; i < size; i++) {
         aya_span *span = aya_group_span(op, i);
         span->buf_size = first_room(op, span->size < 0 ? -1 : span->size);
-        PyObject *bytes = aya_bytes_for_read(span->buf_size);
+        PyObject *bytes = aya_bytes_for_read(operation->module, span->buf_size);
         if (bytes == NULL) {
             return -1;
         }
@@ -190,7 +205,7 @@ prepare(Operation *operation)
     default:
         return 0;
     }
-    operation->result = aya_bytes_for_read(size);
+    operation->result = aya_bytes_for_read(operation->module, size);
     if (operation->result == NULL) {
         return -1;
     }
@@ -236,22 +251,13 @@ aya_stat_fields(const aya_stat *known)
 }
 
 static PyObject *
-bytes_value(PyObject *bytes, int64_t size)
-{
-    if (PyBytes_GET_SIZE(bytes) != (Py_ssize_t)size) {
-        _PyBytes_Resize(&bytes, (Py_ssize_t)size);
-    }
-    return bytes;
-}
-
-static PyObject *
-list_value(const aya_op *op, PyObject *list)
+list_value(aya_module *module, const aya_op *op, PyObject *list)
 {
     for (Py_ssize_t i = 0; i < PyList_GET_SIZE(list); i++) {
         int64_t result = aya_group_span(op, (size_t)i)->result;
         PyObject *value;
         if (aya_op_infos[op->code].gives) {
-            value = bytes_value(PyList_GET_ITEM(list, i), result);
+            value = aya_bytes_of_read(module, PyList_GET_ITEM(list, i), (size_t)result);
         } else {
             value = PyLong_FromLongLong(result);
         }
@@ -345,9 +351,9 @@ take_value(Operation *operation)
     }
     switch (aya_op_infos[op->code].result) {
     case AYA_RESULT_BYTES:
-        return bytes_value(buffer, op->result);
+        return aya_bytes_of_read(operation->module, buffer, (size_t)op->result);
     case AYA_RESULT_LIST:
-        return list_value(op, buffer);
+        return list_value(operation->module, op, buffer);
     case AYA_RESULT_STAT: {
         PyObject *value =
             aya_system_stat(operation->module->stat_result,
