@@ -167,8 +167,10 @@ deliver(LoopState *state)
             AYA_UNGUARD();
             break;
         }
-        /* A task that is woken here gets a fifth of the turn. */
-        state->turn_began_ns -= TURN_BUDGET_NS - TURN_BUDGET_NS / 5;
+        /* A task that is woken here gets a fifth of the turn, the last one what is left of it. */
+        int64_t share = end - state->turn_began_ns;
+        share = share > TURN_BUDGET_NS / 5 ? TURN_BUDGET_NS / 5 : share;
+        state->turn_began_ns -= TURN_BUDGET_NS - share;
         status = aya_operation_deliver(operation);
         Py_DECREF(operation);
     }
