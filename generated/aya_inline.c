@@ -42,6 +42,7 @@ probe_open(const aya_op *op)
     (void)op;
     return -EAGAIN;
 #else
+    aya_file *const found = op->buf;
     const aya_path_char *const path = op->args.open.path;
     const int access = (int)op->args.open.access;
     const bool append = op->args.open.append;
@@ -49,7 +50,7 @@ probe_open(const aya_op *op)
     const bool exclusive = op->args.open.exclusive;
     const bool truncate = op->args.open.truncate;
 
-    return aya_posix_open_cached(path, access, append, create, exclusive, truncate);
+    return aya_posix_open_cached(path, access, append, create, exclusive, truncate, found);
 #endif
 }
 

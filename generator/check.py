@@ -16,6 +16,7 @@ def op_names(op: Op) -> list[str]:
     names = ["file"] if op.on == "file" else []
     names += ["buf"] if op.result == "bytes" else []
     names += ["stat"] if op.result == "stat" else []
+    names += ["found"] if op.result == "handle" else []
     for param in sorted(op.params, key=lambda param: w.TYPES.index(param.type)):
         names.append(param.name)
         if param.type in ("bytes_in", "bytes_out"):
@@ -46,7 +47,8 @@ def check_params(op: Op, faults: Faults) -> None:
     seen: set[str] = set()
     optional = ""
     own = [n for n, has in (("file", op.on == "file"), ("buf", op.result == "bytes"),
-                            ("stat", op.result == "stat")) if has]
+                            ("stat", op.result == "stat"),
+                            ("found", op.result == "handle")) if has]
     for param in op.params:
         names = {param.name}
         if param.type in ("bytes_in", "bytes_out", "spans", "pairs"):

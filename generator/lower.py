@@ -212,6 +212,8 @@ def local_declarations(op: Op) -> dict[str, str]:
         made["buf"] = "void *const buf = aya_past(op->buf, op->done);"
     if op.result == "stat":
         made["stat"] = "aya_stat_raw *const stat = op->buf;"
+    if op.result == "handle":
+        made["found"] = "aya_file *const found = op->buf;"
     for param in op.params:
         made.update(param_locals(op, param, moves))
     return {name: folded(line) for name, line in made.items()}
@@ -341,7 +343,7 @@ def opcode_names(expression: str, backend: Backend) -> str:
 def is_pointer(op: Op, name: str) -> bool:
     kinds = {p.name: p.type for p in op.params}
     return kinds.get(name) in ("bytes_in", "bytes_out", "path") or (
-        name == "buf" and op.result == "bytes") or (name == "stat" and op.result == "stat")
+        name, op.result) in (("buf", "bytes"), ("stat", "stat"), ("found", "handle"))
 
 
 def converted(op: Op, expression: str, kind: str) -> str:

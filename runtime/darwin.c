@@ -154,7 +154,7 @@ aya_posix_own_description(int fd, int flags, const aya_facts *facts)
 /* There is none that opens only what is cached. */
 int64_t
 aya_posix_open_cached(const char *path, int access, bool append, bool create, bool exclusive,
-                      bool truncate)
+                      bool truncate, aya_file *found)
 {
     (void)path;
     (void)access;
@@ -162,6 +162,7 @@ aya_posix_open_cached(const char *path, int access, bool append, bool create, bo
     (void)create;
     (void)exclusive;
     (void)truncate;
+    (void)found;
     return -EAGAIN;
 }
 

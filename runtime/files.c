@@ -46,24 +46,18 @@ inline_read_of(const aya_file *file, const aya_mount *mount)
 }
 
 /* `flags` are the descriptor's; or, `known`, those that tell of an open of ours: O_APPEND. */
-static int
-init(aya_file *file, aya_handle handle, int flags, bool known)
+static void
+fill(aya_file *file, aya_handle handle, int flags, bool known, const aya_facts *facts)
 {
-    aya_facts facts;
-    int error;
+    aya_mount mount = aya_mount_find(facts->mount);
 
     *file = (aya_file){.handle = handle, .io = handle};
     aya_link_init(&file->held);
-    error = aya_posix_facts(handle, &facts);
-    if (error < 0) {
-        return error;
-    }
-    aya_mount mount = aya_mount_find(facts.mount);
-    file->kind = (uint8_t)kind_of(handle, &facts);
+    file->kind = (uint8_t)kind_of(handle, facts);
     file->append = (flags & O_APPEND) != 0;
     file->local = mount.local;
-    file->block_size = facts.block_size;
-    file->size = (int64_t)facts.size;
+    file->block_size = facts->block_size;
+    file->size = (int64_t)facts->size;
     if (known && file->kind == AYA_FILE_REGULAR && file->local) {
         file->positioned = file->at_start = true;
     } else {
@@ -76,25 +70,39 @@ init(aya_file *file, aya_handle handle, int flags, bool known)
     file->inline_read = (uint8_t)inline_read_of(file, &mount);
     if (file->kind == AYA_FILE_POLLABLE) {
         flags = known ? fcntl(handle, F_GETFL) : flags;
-        file->io = aya_posix_own_description(handle, flags, &facts);
+        file->io = aya_posix_own_description(handle, flags, facts);
     }
-    return 0;
 }
 
 int
 aya_file_init(aya_file *file, aya_handle handle)
 {
     int flags = fcntl(handle, F_GETFL);
+    aya_facts facts;
+    int error = flags < 0 ? -errno : aya_posix_facts(handle, &facts);
 
-    return flags < 0 ? -errno : init(file, handle, flags, false);
+    if (error == 0) {
+        fill(file, handle, flags, false, &facts);
+    }
+    return error;
+}
+
+void
+aya_file_found(aya_file *file, aya_handle handle, bool append, const aya_facts *facts)
+{
+    fill(file, handle, append ? O_APPEND : 0, true, facts);
+    file->opened_ns = aya_now_ns();
 }
 
 int
 aya_file_init_opened(aya_file *file, aya_handle handle, bool append)
 {
-    int error = init(file, handle, append ? O_APPEND : 0, true);
+    aya_facts facts;
+    int error = aya_posix_facts(handle, &facts);
 
-    file->opened_ns = aya_now_ns();
+    if (error == 0) {
+        aya_file_found(file, handle, append, &facts);
+    }
     return error;
 }
 

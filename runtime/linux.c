@@ -333,7 +333,7 @@ open_looking_first(const char *path, int flags)
 
 int64_t
 aya_posix_open_cached(const char *path, int access, bool append, bool create, bool exclusive,
-                      bool truncate)
+                      bool truncate, aya_file *found)
 {
     int flags = aya_posix_open_flags(access, append, false, false, false);
     aya_facts facts;
@@ -359,6 +359,9 @@ aya_posix_open_cached(const char *path, int access, bool append, bool create, bo
     if (fcntl(fd, F_SETFL, flags & O_APPEND) < 0) {
         close(fd);
         return -EAGAIN;
+    }
+    if (found != NULL) {
+        aya_file_found(found, fd, append, &facts);
     }
     return fd;
 }

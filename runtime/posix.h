@@ -14,9 +14,10 @@ int64_t aya_posix_open(const char *path, int access, bool append, bool create, b
 /* The flags of that open. */
 int aya_posix_open_flags(int access, bool append, bool create, bool exclusive, bool truncate);
 /* Never waits: only files of filesystems known as local, whose path is cached. Everything else, an
- * error too, is -EAGAIN. AYA_RESULT_HALF_OPEN where it turned out to be a FIFO, opened for reading. */
+ * error too, is -EAGAIN. AYA_RESULT_HALF_OPEN where it turned out to be a FIFO, opened for reading. Fills
+ * `found`, where not NULL, as aya_file_init_opened() does. */
 int64_t aya_posix_open_cached(const char *path, int access, bool append, bool create,
-                              bool exclusive, bool truncate);
+                              bool exclusive, bool truncate, aya_file *found);
 int64_t aya_posix_close(int fd);
 /* May wait where the file is not on a local filesystem. Learns the file's mount. */
 int64_t aya_posix_stat(int fd, aya_stat_raw *stat);
@@ -64,6 +65,9 @@ typedef struct aya_facts {
     uint64_t device, rdevice; /* to compare, not what stat() gives */
     uint64_t mount; /* a number for aya_mount_find(); 0: not known */
 } aya_facts;
+
+/* aya_file_init_opened() by what is known already. */
+void aya_file_found(aya_file *file, aya_handle handle, bool append, const aya_facts *facts);
 
 /* What the system has at hand, without asking another machine or process: 0 or -errno. */
 int aya_posix_facts(int fd, aya_facts *facts);

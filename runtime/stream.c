@@ -180,6 +180,7 @@ aya_stream_open(aya_stream *stream, const aya_open *how)
     }
     aya_op_open(&stream->front.op, how->path, how->access, how->append, how->create, how->exclusive,
                 how->truncate, how->permissions);
+    stream->front.op.buf = &stream->file;
     return aya_stream_front_run(stream, FRONT_OPEN);
 }
 

@@ -480,10 +480,13 @@ take_handle(Operation *operation)
     aya_core *core = operation->file->core;
     aya_stream *stream = &core->stream;
     aya_handle handle = (aya_handle)operation->command.number[0];
-    int error = opens_itself(core)
-                    ? aya_file_init_opened(&stream->file, handle, core->appending)
-                    : aya_file_init(&stream->file, handle);
+    int error = 0;
 
+    if (!opens_itself(core)) {
+        error = aya_file_init(&stream->file, handle);
+    } else if (stream->file.handle != handle) {
+        error = aya_file_init_opened(&stream->file, handle, core->appending);
+    }
     if (error < 0) {
         return error;
     }

@@ -411,7 +411,7 @@ static int64_t
 open_inline(const char *path, int access, bool create)
 {
     int64_t started = now_ms();
-    int64_t fd = aya_posix_open_cached(path, access, false, create, false, false);
+    int64_t fd = aya_posix_open_cached(path, access, false, create, false, false, NULL);
 
     CHECK(now_ms() - started < 1000);
     return fd;

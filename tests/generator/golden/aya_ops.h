@@ -70,7 +70,7 @@ typedef struct aya_op {
     int64_t done;    /* bytes moved by earlier transfers */
     int64_t result;  /* >= 0 or -errno, once it is done */
     uint32_t system_code; /* what the system calls that error, where it has other numbers; or 0 */
-    void *buf;       /* where a result of bytes or a stat goes */
+    void *buf;       /* where a result of bytes or a stat goes; of a handle, an aya_file to fill */
     size_t buf_size; /* its room in bytes */
     union {
         struct {
