@@ -228,13 +228,13 @@ def opening(mode):
         awaits = [asyncio.ensure_future(asyncio.wait_for(wait(file), 0.3)) for file in files]
         # Others go on beside them.
         async with ayafileio.open("other " + mode, "w+b") as other:  # steps run side by side
-            await asyncio.wait_for(other.write_at(0, b"x"), 5)
-            await asyncio.wait_for(other.fsync(), 5)
-            assert await asyncio.wait_for(other.read_at(0, 1), 5) == b"x"
+            await asyncio.wait_for(other.write_at(0, b"x"), 60)
+            await asyncio.wait_for(other.fsync(), 60)
+            assert await asyncio.wait_for(other.read_at(0, 1), 60) == b"x"
         ended = await asyncio.gather(*awaits, return_exceptions=True)
         assert all(isinstance(one, asyncio.TimeoutError) for one in ended), ended
         for file in files:
-            await asyncio.wait_for(file.close(), 10)
+            await asyncio.wait_for(file.close(), 60)
     steps["open " + mode] = opens
 
 async def wait(file):

@@ -91,7 +91,7 @@ async def by_task_group(operation):
 
 
 async def by_wait_for(operation):
-    return await asyncio.wait_for(operation, 5)
+    return await asyncio.wait_for(operation, 60)
 
 
 async def by_shield(operation):
@@ -171,7 +171,7 @@ def test_uvloop(make, way, digits):
     uvloop = pytest.importorskip("uvloop")
     loop = uvloop.new_event_loop()
     try:
-        loop.run_until_complete(asyncio.wait_for(check(make, way, digits), 20))
+        loop.run_until_complete(asyncio.wait_for(check(make, way, digits), 120))
     finally:
         loop.close()
 
