@@ -65,8 +65,8 @@ def test_many_idle_pipes_cost_no_threads_and_stop_nothing(tmp_path):
             waiting = [reader.read(1) for reader in readers]
             await asyncio.sleep(0.05)
             assert kernel_threads() <= before + 4
-            await asyncio.wait_for(file.write_at(0, b"served"), 5)
-            assert await asyncio.wait_for(file.read_at(0, 6), 5) == b"served"
+            await asyncio.wait_for(file.write_at(0, b"served"), 60)
+            assert await asyncio.wait_for(file.read_at(0, 6), 60) == b"served"
             for number, (_, into) in enumerate(pairs):
                 os.write(into, bytes([number % 256]))
             assert await asyncio.gather(*waiting) == [bytes([n % 256]) for n in range(300)]
@@ -173,13 +173,13 @@ def test_a_fifo_beside_a_file_waits_for_a_writer_who_is_silent(tmp_path):
             assert not waiting.done()
             writer = await asyncio.get_running_loop().run_in_executor(None, os.open, fifo,
                                                                       os.O_WRONLY)
-            reader = await asyncio.wait_for(waiting, 5)
+            reader = await asyncio.wait_for(waiting, 60)
             reading = asyncio.ensure_future(reader.read())
             await asyncio.sleep(0.02)
             assert not reading.done()
             os.write(writer, b"said late")
             os.close(writer)
-            assert await asyncio.wait_for(reading, 5) == b"said late"
+            assert await asyncio.wait_for(reading, 60) == b"said late"
             await reader.close()
         assert descriptors() <= before + 5  # of the loop, its context and its executor
 
@@ -201,8 +201,8 @@ def test_fifos_without_a_partner_stop_nothing(tmp_path):
         async with Heartbeat() as heart:
             async with ayafileio.open(tmp_path / "f", "w+b") as file:
                 for i in range(20):
-                    await asyncio.wait_for(file.write_at(i, b"y"), 5)
-                    await asyncio.wait_for(file.fsync(), 5)
+                    await asyncio.wait_for(file.write_at(i, b"y"), 60)
+                    await asyncio.wait_for(file.fsync(), 60)
         assert heart.longest < 0.25
         for operation in waiting:
             operation.cancel()
