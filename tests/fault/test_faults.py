@@ -3,10 +3,12 @@ lost without one."""
 
 import os
 import pathlib
+import random
 import shutil
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
@@ -375,3 +377,56 @@ def test_kernel_aio_that_is_used_up(no_kernel_aio, tmp_path):
     if "Invalid argument: 'f'" in done.stderr:
         pytest.skip("no O_DIRECT on this filesystem")
     assert done.returncode == 0, done.stderr
+
+
+# Writes a stream that follows from its length alone, and tells how much of it each flush covered.
+WRITER = """
+import asyncio, os, random, sys
+import ayafileio
+ayafileio.configure({"backend": sys.argv[1]})
+rng = random.Random(int(sys.argv[3]))
+whole = random.Random(0).randbytes(1 << 20) * 2
+
+async def main():
+    done = 0
+    async with ayafileio.open(sys.argv[2], sys.argv[4]) as file:
+        while True:
+            for _ in range(rng.randint(1, 8)):
+                size = rng.choice((1, 100, 5000, 70_000, 300_000))
+                start = done % (1 << 20)
+                await file.write(whole[start : start + size])
+                done += size
+            await file.flush()
+            os.write(1, b"%d\\n" % done)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("mode", ["wb", "ab", "r+b"])
+def test_a_writer_that_is_killed_loses_nothing_that_was_flushed(tmp_path, backend, mode):
+    """Whatever else of it is there is what it had written, in order and without a hole."""
+    path = tmp_path / "file"
+    part = random.Random(0).randbytes(1 << 20)
+    flushed = 0
+    for seed in range(6):
+        path.write_bytes(b"")
+        writer = subprocess.Popen(
+            [sys.executable, "-c", WRITER, backend, str(path), str(seed), mode],
+            stdout=subprocess.PIPE,
+        )
+        said = writer.stdout.readline()  # so that it has begun
+        time.sleep(random.Random(seed).random() * 0.2)
+        writer.kill()
+        writer.wait(60)
+        told = (said + writer.stdout.read()).rsplit(b"\n", 1)[0]
+        writer.stdout.close()
+        least = int(told.split(b"\n")[-1])
+        size = path.stat().st_size
+        assert size >= least > 0
+        flushed += least
+        with open(path, "rb") as file:
+            for start in range(0, size, 1 << 20):
+                got = file.read(1 << 20)
+                assert got == part[: len(got)], f"seed {seed}, from {start}"
+    assert flushed > 1 << 20
