@@ -34,8 +34,7 @@ def test_a_result_that_is_held_never_changes(tmp_path):
                 elif how == 1:
                     got = (await file.read_many([(offset, size), (0, size)]))[0]
                 elif how == 2:
-                    async with asyncio.TaskGroup() if hasattr(asyncio, "TaskGroup") else file:
-                        got = await file.read_at(offset, size)
+                    got = await asyncio.wait_for(file.read_at(offset, size), 60)
                 else:
                     got = await asyncio.ensure_future(file.read_at(offset, size))
                 assert got == data[offset : offset + size]

@@ -140,7 +140,7 @@ def test_a_fifo_beside_a_file_that_was_just_opened(tmp_path):
             async with ayafileio.open(path) as fifo:
                 assert await fifo.read() == b"first last"
             async with ayafileio.open(tmp_path / "file") as file:
-                with pytest.raises(TimeoutError):
+                with pytest.raises(asyncio.TimeoutError):
                     await asyncio.wait_for(ayafileio.aopen(path), 0.02)
         assert await writer.wait() == 0
         del writer
