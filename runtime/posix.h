@@ -14,8 +14,8 @@ int64_t aya_posix_open(const char *path, int access, bool append, bool create, b
 /* The flags of that open. */
 int aya_posix_open_flags(int access, bool append, bool create, bool exclusive, bool truncate);
 /* Never waits: only files of filesystems known as local, whose path is cached. Everything else, an
- * error too, is -EAGAIN. AYA_RESULT_HALF_OPEN where it turned out to be a FIFO, opened for reading. Fills
- * `found`, where not NULL, as aya_file_init_opened() does. */
+ * error too, is -EAGAIN; AYA_RESULT_HALF_OPEN where it turned out to be a FIFO, opened for reading.
+ * Fills `found`, where not NULL, as aya_file_init_opened() does. */
 int64_t aya_posix_open_cached(const char *path, int access, bool append, bool create,
                               bool exclusive, bool truncate, aya_file *found);
 int64_t aya_posix_close(int fd);

@@ -86,8 +86,8 @@ typedef struct aya_open {
     uint32_t permissions;
 } aya_open;
 
-/* Opens: the handle. Before aya_stream_init(). Where stream->file.handle is that afterwards the file
- * is filled already, as by aya_file_init_opened(). */
+/* Opens: the handle. Before aya_stream_init(). Where stream->file.handle is that afterwards the
+ * file is filled already, as by aya_file_init_opened(). */
 int64_t aya_stream_open(aya_stream *stream, const aya_open *how);
 /* Lets a backend look at a descriptor whose mount is not known: 0 or -errno. Before
  * aya_stream_init(). */

@@ -1,6 +1,6 @@
-/* Memory of results: a bytes object that a read gave, and that nobody holds any more, is filled again
- * by a later read of as many bytes. Memory that goes back to the C library each time comes again as
- * pages that the system has to clear, at more than the cost of the read.
+/* Memory of results: a bytes object that a read gave, and that nobody holds any more, is filled
+ * again by a later read of as many bytes. Memory that goes back to the C library each time comes
+ * again as pages that the system has to clear, at more than the cost of the read.
  *
  * The objects lie in a ring, the oldest at `first`. Runs with the GIL; knows no operation.
  */
@@ -9,8 +9,8 @@
 /* Smaller ones have a faster allocator. */
 #define LEAST 512
 #define BYTES_MOST ((size_t)4 << 20)
-/* How many are looked at, beside the oldest: the last is often still held where it was assigned, and
- * the one before by an exception that is kept for reuse. */
+/* How many are looked at, beside the oldest: the last is often still held where it was assigned,
+ * and the one before by an exception that is kept for reuse. */
 #define LOOKS 3
 
 /* Not where the checkers of memory must see each, nor where a count of references may be another
@@ -38,7 +38,7 @@ drop_oldest(aya_results *results)
     Py_DECREF(bytes);
 }
 
-/* Makes the object the oldest one's neighbour and takes it out. */
+/* Takes the object out; younger ones move up. */
 static PyObject *
 take(aya_results *results, size_t index)
 {
