@@ -168,6 +168,17 @@ half_open_locked(waiter *self)
     return came;
 }
 
+static void
+enlist(waiter *self, const aya_facts *facts)
+{
+    pthread_mutex_lock(&lock);
+    self->found = true;
+    self->device = facts->device;
+    self->inode = facts->inode;
+    aya_link_append(&waiters, &self->link);
+    pthread_mutex_unlock(&lock);
+}
+
 /* Finds the FIFO. Where there is none any more *result is what the path gives now. */
 static void
 find_fifo(waiter *self, int64_t *result)
@@ -185,14 +196,9 @@ find_fifo(waiter *self, int64_t *result)
         *result = fd < 0 ? -errno : fd;
         return;
     }
-    pthread_mutex_lock(&lock);
-    self->found = true;
     self->named = named;
-    self->device = facts.device;
-    self->inode = facts.inode;
     memcpy(self->name, name, sizeof(name));
-    aya_link_append(&waiters, &self->link);
-    pthread_mutex_unlock(&lock);
+    enlist(self, &facts);
 }
 
 /* As find_fifo(), by the descriptor. */
@@ -203,12 +209,7 @@ find_half_open(waiter *self)
 
     aya_posix_facts(self->half_open, &facts);
     set_half_open(self, self->half_open);
-    pthread_mutex_lock(&lock);
-    self->found = true;
-    self->device = facts.device;
-    self->inode = facts.inode;
-    aya_link_append(&waiters, &self->link);
-    pthread_mutex_unlock(&lock);
+    enlist(self, &facts);
 }
 
 static void

@@ -119,13 +119,8 @@ aya_operation_ended_inline(Operation *operation)
 
 /* -- memory ------------------------------------------------------------------------------------ */
 
-/* Operations come and go by the million: some are kept for the next ones. Not where the checkers of
- * memory must see each, nor where threads would have to share the list. */
-#if defined(Py_GIL_DISABLED) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-static const size_t kept_most = 0;
-#else
-static const size_t kept_most = 256;
-#endif
+/* Operations come and go by the million: some are kept for the next ones. */
+static const size_t kept_most = AYA_KEEPS_MEMORY ? 256 : 0;
 
 static Operation *
 allocate(aya_module *module)

@@ -13,14 +13,6 @@
  * and the one before by an exception that is kept for reuse. */
 #define LOOKS 3
 
-/* Not where the checkers of memory must see each, nor where a count of references may be another
- * thread's next moment. */
-#if defined(Py_GIL_DISABLED) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-static const bool keeps = false;
-#else
-static const bool keeps = true;
-#endif
-
 static PyObject **
 place(aya_results *results, size_t index)
 {
@@ -88,7 +80,7 @@ aya_results_give(aya_results *results, PyObject *bytes)
 {
     size_t size = (size_t)PyBytes_GET_SIZE(bytes);
 
-    if (!keeps || size < LEAST || size > BYTES_MOST / 2) {
+    if (!AYA_KEEPS_MEMORY || size < LEAST || size > BYTES_MOST / 2) {
         return;
     }
     while (results->count == AYA_RESULTS_MOST

@@ -5,6 +5,17 @@
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
+#include <stdbool.h>
+
+/* Whether memory is kept for reuse. Not where the checkers of memory must see each piece of it, nor
+ * without the GIL: threads would have to share the lists, and a count of references may be another
+ * thread's next moment. */
+#if defined(Py_GIL_DISABLED) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define AYA_KEEPS_MEMORY false
+#else
+#define AYA_KEEPS_MEMORY true
+#endif
+
 #define AYA_RESULTS_MOST 1024
 
 typedef struct aya_results {
